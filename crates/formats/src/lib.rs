@@ -1,0 +1,1 @@
+//! Readers: model files and allocation tables become graphs and rows.

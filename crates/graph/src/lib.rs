@@ -1,0 +1,35 @@
+//! The vocabulary of tenure and its invariants: graphs, what operators do to memory, plans.
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | *node* | one operator, or a structural node (input, constant, results) |
+//! | *value* | one output of one node, written once |
+//! | *anchor* | one input or output slot of a node |
+//! | *effect* | what a node does to the memory of its anchors |
+//! | *storage* | one piece of memory that one or more values live in; what is placed |
+//! | *step* | position in the schedule; steps of a subgraph lie inside their owner's |
+//! | *life* | the steps at which a storage is held, from the start of its first writer to the end of its last reader |
+//! | *arena* | one contiguous region of memory |
+//! | *load* | bytes alive at a step; its maximum is the lower bound of any plan |
+//! | *plan* | schedule, storages, offsets, copies: enough to run |
+//!
+//! This crate reads no files and prints nothing.
+
+#![forbid(unsafe_code)]
+
+mod attr;
+pub mod control;
+mod dim;
+pub mod dim_expr;
+mod dtype;
+pub mod effects;
+mod ids;
+mod ir;
+pub mod plan;
+
+pub use attr::{Attr, Attrs, Tensor, TensorData};
+pub use cranelift_entity as entity;
+pub use dim::{Dim, Shape};
+pub use dtype::{DType, UnknownDType};
+pub use ids::{NodeId, StorageId, StreamId, SubgraphId, ValueId};
+pub use ir::{Body, Dialect, Graph, Node, OutputHints, Subgraph, Value};

@@ -1,0 +1,1 @@
+//! Plans and findings become documents: text, HTML.

@@ -1,0 +1,136 @@
+//! The placed buffers by time: which of them are alive in a range of sections?
+
+use crate::instance::{Instance, Piece};
+
+/// Pieces sorted by their first section, in a segment tree over their last ones; a piece that is
+/// not placed yet has end 0. A query walks only where some placed piece is alive, so it takes
+/// O((k + 1) log n) for k answers.
+pub(crate) struct TimeIndex {
+    /// Number of leaves, a power of two.
+    leaves: usize,
+    /// Node `i` has the children `2 i` and `2 i + 1` and the largest end below it.
+    ends: Vec<u32>,
+    /// The buffer of each leaf.
+    owner: Vec<u32>,
+    /// The leaf of each piece.
+    leaf: Vec<u32>,
+    /// Number of pieces that begin before each section.
+    begun: Vec<u32>,
+    /// Nodes still to visit in a query.
+    stack: Vec<usize>,
+}
+
+impl TimeIndex {
+    pub(crate) fn new(instance: &Instance) -> Self {
+        let pieces = instance.all_pieces();
+        let mut begun = vec![0u32; instance.sections() + 1];
+        for piece in pieces {
+            begun[piece.lower as usize + 1] += 1;
+        }
+        for section in 1..begun.len() {
+            begun[section] += begun[section - 1];
+        }
+        // Counting sort by the first section.
+        let mut next = begun.clone();
+        let mut leaf = vec![0u32; pieces.len()];
+        let mut owner = vec![0u32; pieces.len()];
+        for (buffer, name) in (0..instance.len()).zip(0u32..) {
+            for piece in instance.piece_range(buffer) {
+                let slot = &mut next[pieces[piece].lower as usize];
+                leaf[piece] = *slot;
+                owner[*slot as usize] = name;
+                *slot += 1;
+            }
+        }
+        let leaves = pieces.len().next_power_of_two();
+        TimeIndex {
+            leaves,
+            ends: vec![0; 2 * leaves],
+            owner,
+            leaf,
+            begun,
+            stack: Vec::new(),
+        }
+    }
+
+    /// Enters all pieces of a buffer.
+    pub(crate) fn insert(&mut self, instance: &Instance, buffer: usize) {
+        for piece in instance.piece_range(buffer) {
+            let end = instance.all_pieces()[piece].upper;
+            let mut node = self.leaves + self.leaf[piece] as usize;
+            while node > 0 && self.ends[node] < end {
+                self.ends[node] = end;
+                node /= 2;
+            }
+        }
+    }
+
+    /// Calls `visit` with the buffer of every entered piece that shares a section with `piece`;
+    /// a buffer with several such pieces comes several times. Returns the number of nodes seen.
+    pub(crate) fn overlapping(&mut self, piece: Piece, mut visit: impl FnMut(usize)) -> u64 {
+        let begun = self.begun[piece.upper as usize] as usize;
+        let mut seen = 0;
+        self.stack.push(1);
+        while let Some(node) = self.stack.pop() {
+            seen += 1;
+            if self.ends[node] <= piece.lower {
+                continue;
+            }
+            if node >= self.leaves {
+                visit(self.owner[node - self.leaves] as usize);
+                continue;
+            }
+            // The first leaf below the right child decides whether it can be among `begun`.
+            let right = 2 * node + 1;
+            let below = (self.leaves / 2) >> node.ilog2();
+            let right_leaf = (right << below.trailing_zeros()) - self.leaves;
+            if right_leaf < begun {
+                self.stack.push(right);
+            }
+            self.stack.push(2 * node);
+        }
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instance::Buffer;
+
+    #[test]
+    fn answers_agree_with_looking_at_all() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..200 {
+            let buffers: Vec<Buffer> = (0..random.usize(1..40))
+                .map(|_| {
+                    let lower = random.u64(0..30);
+                    let buffer = Buffer::new(1, lower, lower + random.u64(1..12));
+                    match buffer.upper - lower {
+                        3.. => buffer.with_gap(lower + 1, lower + 2),
+                        _ => buffer,
+                    }
+                })
+                .collect();
+            let instance = Instance::new(buffers).unwrap();
+            let mut index = TimeIndex::new(&instance);
+            let entered: Vec<usize> = (0..instance.len()).filter(|_| random.bool()).collect();
+            for &buffer in &entered {
+                index.insert(&instance, buffer);
+            }
+            for piece in instance.all_pieces() {
+                let mut found = Vec::new();
+                index.overlapping(*piece, |buffer| found.push(buffer));
+                found.sort_unstable();
+                let meets = |other: &&Piece| other.lower < piece.upper && piece.lower < other.upper;
+                let expected: Vec<usize> = entered
+                    .iter()
+                    .flat_map(|&buffer| {
+                        instance.pieces(buffer).iter().filter(meets).map(move |_| buffer)
+                    })
+                    .collect();
+                assert_eq!(found, expected);
+            }
+        }
+    }
+}

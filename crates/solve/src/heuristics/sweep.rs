@@ -1,0 +1,185 @@
+//! Best fit in the order of births, as a memory allocator would do it: a sweep over time with the
+//! free places ordered by offset and by room. O(n log n) whatever the instance, so it is the
+//! answer that is always there.
+//!
+//! It looks at nothing but the present. Hence it does not use the gaps of lifetimes, and keeps the
+//! bytes of fixed buffers free at all times; the greedy placement does better there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::instance::{Instance, align_up};
+
+/// How many free places with enough room are tried when padding makes the tightest too small.
+const MAX_TRIES: usize = 32;
+
+/// Places all buffers; the offsets are in the order of the instance.
+pub(crate) fn place(instance: &Instance) -> Vec<u64> {
+    let buffers = instance.buffers();
+    let mut offsets: Vec<u64> = buffers.iter().map(|buffer| buffer.offset.unwrap_or(0)).collect();
+    let mut free = FreePlaces::around(fixed_ranges(instance));
+    for (_, birth, _, buffer) in events(instance) {
+        let size = buffers[buffer].size;
+        if birth {
+            offsets[buffer] = free.take(size, buffers[buffer].alignment);
+        } else {
+            free.give(offsets[buffer], offsets[buffer] + size);
+        }
+    }
+    offsets
+}
+
+/// (section, is a birth, size for births with the largest first, buffer), deaths first.
+fn events(instance: &Instance) -> Vec<(u32, bool, u64, usize)> {
+    let mut events = Vec::with_capacity(2 * instance.len());
+    for (index, buffer) in instance.buffers().iter().enumerate() {
+        let Some(hull) = instance.hull(index) else {
+            continue;
+        };
+        if buffer.offset.is_none() {
+            events.push((hull.lower, true, u64::MAX - buffer.size, index));
+            events.push((hull.upper, false, 0, index));
+        }
+    }
+    events.sort_unstable();
+    events
+}
+
+/// The bytes of the fixed buffers as sorted, disjoint ranges.
+fn fixed_ranges(instance: &Instance) -> Vec<(u64, u64)> {
+    let buffers = instance.buffers().iter().filter(|buffer| buffer.size > 0);
+    let fixed = buffers.filter_map(|buffer| Some((buffer.offset?, buffer.offset? + buffer.size)));
+    let mut ranges: Vec<(u64, u64)> = fixed.collect();
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, last| {
+        let joins = next.0 <= last.1;
+        if joins {
+            last.1 = last.1.max(next.1);
+        }
+        joins
+    });
+    ranges
+}
+
+/// The free bytes: holes below `top`, and everything from `top` on.
+struct FreePlaces {
+    /// Start → end.
+    by_offset: BTreeMap<u64, u64>,
+    /// (room, start).
+    by_room: BTreeSet<(u64, u64)>,
+    top: u64,
+}
+
+impl FreePlaces {
+    /// All bytes are free but those of the sorted, disjoint `ranges`.
+    fn around(ranges: Vec<(u64, u64)>) -> Self {
+        let mut free = FreePlaces {
+            by_offset: BTreeMap::new(),
+            by_room: BTreeSet::new(),
+            top: 0,
+        };
+        for (start, end) in ranges {
+            free.add(free.top, start);
+            free.top = end;
+        }
+        free
+    }
+
+    fn add(&mut self, start: u64, end: u64) {
+        if start < end {
+            self.by_offset.insert(start, end);
+            self.by_room.insert((end - start, start));
+        }
+    }
+
+    fn remove(&mut self, start: u64, end: u64) {
+        self.by_offset.remove(&start);
+        self.by_room.remove(&(end - start, start));
+    }
+
+    /// Takes `size` bytes out of a place and returns their offset.
+    fn take(&mut self, size: u64, alignment: u64) -> u64 {
+        let holes = self.by_room.range((size, 0)..).take(MAX_TRIES);
+        let mut holes = holes.map(|&(room, start)| (start, start + room));
+        let hole = holes.find(|&(start, end)| {
+            let offset = align_up(start, alignment);
+            offset <= end && end - offset >= size
+        });
+        let Some((start, end)) = hole else {
+            return self.take_top(size, alignment);
+        };
+        let offset = align_up(start, alignment);
+        self.remove(start, end);
+        self.add(start, offset);
+        self.add(offset + size, end);
+        offset
+    }
+
+    /// Takes `size` bytes at the open end; a hole that reaches up to it is used too.
+    fn take_top(&mut self, size: u64, alignment: u64) -> u64 {
+        if let Some((&start, &end)) = self.by_offset.last_key_value()
+            && end == self.top
+        {
+            self.remove(start, end);
+            self.top = start;
+        }
+        let offset = align_up(self.top, alignment);
+        self.add(self.top, offset);
+        self.top = offset + size;
+        offset
+    }
+
+    /// Gives bytes back and joins them with the free ones beside them.
+    fn give(&mut self, mut start: u64, mut end: u64) {
+        let below = self.by_offset.range(..start).next_back();
+        if let Some((&below_start, &below_end)) = below
+            && below_end == start
+        {
+            self.remove(below_start, below_end);
+            start = below_start;
+        }
+        if let Some(&above_end) = self.by_offset.get(&end) {
+            self.remove(end, above_end);
+            end = above_end;
+        }
+        self.add(start, end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instance::Buffer;
+
+    fn offsets(buffers: Vec<Buffer>) -> Vec<u64> {
+        place(&Instance::new(buffers).unwrap())
+    }
+
+    #[test]
+    fn holes_are_joined_and_taken_again() {
+        let buffers = vec![
+            Buffer::new(8, 0, 2),
+            Buffer::new(6, 0, 2),
+            Buffer::new(4, 0, 9),
+            Buffer::new(14, 3, 9),
+            Buffer::new(2, 3, 9),
+        ];
+        assert_eq!(offsets(buffers), [0, 8, 14, 0, 18]);
+    }
+
+    #[test]
+    fn the_hole_below_the_open_end_is_stretched() {
+        let buffers = vec![Buffer::new(8, 0, 9), Buffer::new(4, 0, 2), Buffer::new(6, 3, 9)];
+        assert_eq!(offsets(buffers), [0, 8, 8]);
+    }
+
+    #[test]
+    fn fixed_bytes_are_never_taken() {
+        let buffers = vec![
+            Buffer::new(8, 0, 2).with_offset(4),
+            Buffer::new(8, 8, 9).with_offset(8),
+            Buffer::new(4, 0, 2),
+            Buffer::new(5, 0, 2).with_alignment(4),
+        ];
+        assert_eq!(offsets(buffers), [4, 8, 0, 16]);
+    }
+}

@@ -1,0 +1,504 @@
+//! The problem: buffers with sizes, alignments and lifetimes, checked once and kept in a compact
+//! form that every other module reads.
+//!
+//! # Sections
+//!
+//! Only the order of births and deaths matters, so times are replaced by *sections*: a section is
+//! a maximal run of births followed by the deaths up to the next birth. Buffers are alive together
+//! exactly when they share a section, and there are never more sections than live intervals
+//! (they are the maximal cliques of the interval graph).
+
+use std::ops::Range;
+
+use crate::validate;
+
+/// A half-open interval of time: `lower` belongs to it, `upper` does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span {
+    /// First time that belongs to the interval.
+    pub lower: u64,
+    /// First time after it.
+    pub upper: u64,
+}
+
+/// One buffer, as the caller states it.
+///
+/// ```
+/// use tenure_solve::Buffer;
+///
+/// // 4 KiB, aligned to 64 bytes, alive at 3..10 but lent out at 5..7.
+/// let buffer = Buffer::new(4096, 3, 10).with_alignment(64).with_gap(5, 7);
+/// assert_eq!(buffer.offset, None);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// Size in bytes. A buffer of size 0 takes no bytes and clashes with nothing.
+    pub size: u64,
+    /// The offset must be a multiple of this; at least 1, not necessarily a power of two.
+    pub alignment: u64,
+    /// First time at which the buffer holds data.
+    pub lower: u64,
+    /// First time at which it no longer does.
+    pub upper: u64,
+    /// Sorted disjoint parts of the lifetime in which the bytes may be lent to other buffers.
+    pub gaps: Vec<Span>,
+    /// The offset in bytes, when it is given and must be kept.
+    pub offset: Option<u64>,
+}
+
+impl Buffer {
+    /// A buffer of `size` bytes that is alive in `lower..upper`: alignment 1, no gaps, free offset.
+    pub fn new(size: u64, lower: u64, upper: u64) -> Self {
+        Buffer {
+            size,
+            alignment: 1,
+            lower,
+            upper,
+            gaps: Vec::new(),
+            offset: None,
+        }
+    }
+
+    /// The same buffer with another alignment.
+    #[must_use]
+    pub fn with_alignment(mut self, alignment: u64) -> Self {
+        self.alignment = alignment;
+        self
+    }
+
+    /// The same buffer with one more gap; gaps are added in the order of time.
+    #[must_use]
+    pub fn with_gap(mut self, lower: u64, upper: u64) -> Self {
+        self.gaps.push(Span { lower, upper });
+        self
+    }
+
+    /// The same buffer, fixed at `offset`.
+    #[must_use]
+    pub fn with_offset(mut self, offset: u64) -> Self {
+        self.offset = Some(offset);
+        self
+    }
+
+    /// The intervals in which the buffer holds its bytes: the lifetime without the gaps.
+    ///
+    /// The iterator expects a buffer that [`Instance::new`] accepts.
+    pub fn live_spans(&self) -> impl Iterator<Item = Span> + '_ {
+        let starts = std::iter::once(self.lower).chain(self.gaps.iter().map(|gap| gap.upper));
+        let ends = self.gaps.iter().map(|gap| gap.lower);
+        starts
+            .zip(ends.chain(std::iter::once(self.upper)))
+            .map(|(lower, upper)| Span { lower, upper })
+            .filter(|span| span.lower < span.upper)
+    }
+}
+
+/// Why a list of buffers is no valid problem. Buffers are named by their index in the list.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InstanceError {
+    /// A lifetime that contains no time.
+    #[error("buffer {buffer}: its lifetime {lower}..{upper} is empty; upper must exceed lower")]
+    EmptyLifetime {
+        /// Index of the buffer.
+        buffer: usize,
+        /// Start of the lifetime.
+        lower: u64,
+        /// End of the lifetime.
+        upper: u64,
+    },
+    /// A gap that is empty, leaves the lifetime, or is not after the gap before it.
+    #[error(
+        "buffer {buffer}: gap {}..{} is empty, outside the lifetime, or not after the gap before it",
+        gap.lower,
+        gap.upper
+    )]
+    BadGap {
+        /// Index of the buffer.
+        buffer: usize,
+        /// The offending gap.
+        gap: Span,
+    },
+    /// Gaps that leave no time at which the buffer holds data.
+    #[error("buffer {buffer}: its gaps cover the whole lifetime; leave it out instead")]
+    NeverAlive {
+        /// Index of the buffer.
+        buffer: usize,
+    },
+    /// Alignment 0.
+    #[error("buffer {buffer}: alignment 0; the least alignment is 1")]
+    ZeroAlignment {
+        /// Index of the buffer.
+        buffer: usize,
+    },
+    /// A fixed offset that is no multiple of the alignment.
+    #[error("buffer {buffer}: fixed offset {offset} is no multiple of the alignment {alignment}")]
+    MisalignedOffset {
+        /// Index of the buffer.
+        buffer: usize,
+        /// The fixed offset in bytes.
+        offset: u64,
+        /// The alignment in bytes.
+        alignment: u64,
+    },
+    /// Two fixed buffers that are alive together and share bytes.
+    #[error("buffers {first} and {second} are fixed on the same bytes and alive together")]
+    FixedClash {
+        /// The smaller index.
+        first: usize,
+        /// The larger index.
+        second: usize,
+    },
+    /// The end of the fixed buffers plus all sizes with their padding exceeds 64 bits.
+    #[error("the sizes add up to more than 64 bits (reached at buffer {buffer})")]
+    Overflow {
+        /// Index of the buffer at which the sum overflowed.
+        buffer: usize,
+    },
+    /// More buffers or live intervals than 32-bit indices can name.
+    #[error("more than {limit} live intervals")]
+    TooMany {
+        /// The largest number of live intervals.
+        limit: usize,
+    },
+}
+
+/// A maximal run of sections in which one buffer is alive; half-open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) lower: u32,
+    pub(crate) upper: u32,
+}
+
+/// A valid problem: where to put the buffers so that those alive together share no byte.
+///
+/// Building it checks everything that the solver relies on, among it that no sum of sizes and
+/// paddings can overflow; so no arithmetic on offsets of this instance can.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    buffers: Vec<Buffer>,
+    pieces: Vec<Piece>,
+    /// `pieces[first_piece[i]..first_piece[i + 1]]` belong to buffer `i`; none if its size is 0.
+    first_piece: Vec<u32>,
+    sections: u32,
+}
+
+/// Live intervals are counted twice (birth and death) in 32 bits.
+const MAX_PIECES: usize = (u32::MAX / 4) as usize;
+
+impl Instance {
+    /// Checks the buffers and compresses their lifetimes; O(n log n).
+    ///
+    /// # Errors
+    ///
+    /// The first broken rule, see [`InstanceError`].
+    pub fn new(buffers: Vec<Buffer>) -> Result<Self, InstanceError> {
+        let mut pieces = 0usize;
+        for (index, buffer) in buffers.iter().enumerate() {
+            check_buffer(index, buffer)?;
+            pieces = pieces.saturating_add(buffer.gaps.len() + 1);
+        }
+        if pieces > MAX_PIECES {
+            return Err(InstanceError::TooMany { limit: MAX_PIECES });
+        }
+        check_sum(&buffers)?;
+        let fixed = buffers.iter().enumerate();
+        let fixed = fixed.filter_map(|(index, buffer)| Some((index, buffer, buffer.offset?)));
+        if let Some((first, second)) = validate::first_clash(fixed) {
+            return Err(InstanceError::FixedClash { first, second });
+        }
+        let (pieces, first_piece, sections) = compress(&buffers);
+        Ok(Instance {
+            buffers,
+            pieces,
+            first_piece,
+            sections,
+        })
+    }
+
+    /// The buffers, in the order in which they were given.
+    pub fn buffers(&self) -> &[Buffer] {
+        &self.buffers
+    }
+
+    /// Number of buffers.
+    pub fn len(&self) -> usize {
+        self.buffers.len()
+    }
+
+    /// Whether there is no buffer at all.
+    pub fn is_empty(&self) -> bool {
+        self.buffers.is_empty()
+    }
+
+    /// Number of sections (see the module page): the moments at which loads can differ.
+    pub fn sections(&self) -> usize {
+        self.sections as usize
+    }
+
+    /// All pieces; those of one buffer are neighbours and in the order of time.
+    pub(crate) fn all_pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// The range in [`Self::all_pieces`] of one buffer; empty when its size is 0.
+    pub(crate) fn piece_range(&self, buffer: usize) -> Range<usize> {
+        self.first_piece[buffer] as usize..self.first_piece[buffer + 1] as usize
+    }
+
+    /// The pieces of one buffer; none when its size is 0.
+    pub(crate) fn pieces(&self, buffer: usize) -> &[Piece] {
+        &self.pieces[self.piece_range(buffer)]
+    }
+
+    /// From the first to behind the last section of a buffer, gaps included; `None` for size 0.
+    pub(crate) fn hull(&self, buffer: usize) -> Option<Piece> {
+        let pieces = self.pieces(buffer);
+        Some(Piece {
+            lower: pieces.first()?.lower,
+            upper: pieces.last()?.upper,
+        })
+    }
+
+    /// The end of the highest buffer, in bytes; buffers of size 0 do not count.
+    pub(crate) fn height_of(&self, offsets: &[u64]) -> u64 {
+        let ends = self.buffers.iter().zip(offsets);
+        ends.filter(|(buffer, _)| buffer.size > 0)
+            .map(|(buffer, offset)| offset + buffer.size)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// Checks what concerns one buffer alone.
+fn check_buffer(index: usize, buffer: &Buffer) -> Result<(), InstanceError> {
+    let &Buffer {
+        alignment,
+        lower,
+        upper,
+        ..
+    } = buffer;
+    if lower >= upper {
+        return Err(InstanceError::EmptyLifetime {
+            buffer: index,
+            lower,
+            upper,
+        });
+    }
+    let mut free_from = lower;
+    let mut lent = 0;
+    for &gap in &buffer.gaps {
+        if gap.lower >= gap.upper || gap.lower < free_from || gap.upper > upper {
+            return Err(InstanceError::BadGap { buffer: index, gap });
+        }
+        free_from = gap.upper;
+        lent += gap.upper - gap.lower;
+    }
+    if lent == upper - lower {
+        return Err(InstanceError::NeverAlive { buffer: index });
+    }
+    if alignment == 0 {
+        return Err(InstanceError::ZeroAlignment { buffer: index });
+    }
+    if let Some(offset) = buffer.offset
+        && !offset.is_multiple_of(alignment)
+    {
+        return Err(InstanceError::MisalignedOffset {
+            buffer: index,
+            offset,
+            alignment,
+        });
+    }
+    Ok(())
+}
+
+/// No buffer that lies directly on others can end above the highest fixed end plus all sizes and
+/// paddings: when that sum fits into 64 bits, so does every offset the solver computes.
+fn check_sum(buffers: &[Buffer]) -> Result<(), InstanceError> {
+    let mut highest_fixed = 0u64;
+    for (index, buffer) in buffers.iter().enumerate() {
+        let end = buffer.offset.unwrap_or(0).checked_add(buffer.size);
+        let end = end.ok_or(InstanceError::Overflow { buffer: index })?;
+        highest_fixed = highest_fixed.max(end);
+    }
+    let mut sum = highest_fixed;
+    for (index, buffer) in buffers.iter().enumerate() {
+        let padded = buffer.size.checked_add(buffer.alignment - 1);
+        sum = padded
+            .and_then(|padded| sum.checked_add(padded))
+            .ok_or(InstanceError::Overflow { buffer: index })?;
+    }
+    Ok(())
+}
+
+/// Replaces times by sections; returns the pieces, the first piece of each buffer and the number
+/// of sections.
+fn compress(buffers: &[Buffer]) -> (Vec<Piece>, Vec<u32>, u32) {
+    let mut events: Vec<(u64, bool, u32)> = Vec::new();
+    let mut first_piece = Vec::with_capacity(buffers.len() + 1);
+    let mut count = 0u32;
+    for buffer in buffers {
+        first_piece.push(count);
+        if buffer.size == 0 {
+            continue;
+        }
+        for span in buffer.live_spans() {
+            events.push((span.lower, true, count));
+            events.push((span.upper, false, count));
+            count += 1;
+        }
+    }
+    first_piece.push(count);
+    // Deaths (false) come before births (true) of the same time: lifetimes are half-open.
+    events.sort_unstable();
+
+    let mut pieces = vec![Piece { lower: 0, upper: 0 }; count as usize];
+    let mut section = 0u32;
+    let mut after_death = false;
+    for (_, birth, piece) in events {
+        let piece = &mut pieces[piece as usize];
+        if birth {
+            section += u32::from(after_death);
+            after_death = false;
+            piece.lower = section;
+        } else {
+            after_death = true;
+            piece.upper = section + 1;
+        }
+    }
+    let sections = if count == 0 { 0 } else { section + 1 };
+    (merge_adjacent(pieces, &mut first_piece), first_piece, sections)
+}
+
+/// Joins pieces of one buffer that became adjacent because nothing is born in the gap.
+fn merge_adjacent(pieces: Vec<Piece>, first_piece: &mut [u32]) -> Vec<Piece> {
+    let mut merged: Vec<Piece> = Vec::with_capacity(pieces.len());
+    let mut kept = 0u32;
+    for buffer in 0..first_piece.len() - 1 {
+        let range = first_piece[buffer] as usize..first_piece[buffer + 1] as usize;
+        first_piece[buffer] = kept;
+        for (position, &piece) in pieces[range].iter().enumerate() {
+            match merged.last_mut() {
+                Some(last) if position > 0 && last.upper >= piece.lower => last.upper = piece.upper,
+                _ => {
+                    merged.push(piece);
+                    kept += 1;
+                }
+            }
+        }
+    }
+    if let Some(last) = first_piece.last_mut() {
+        *last = kept;
+    }
+    merged
+}
+
+/// The least multiple of `alignment` that is not below `offset`.
+///
+/// Never overflows for offsets of an [`Instance`], by its check of sums.
+pub(crate) fn align_up(offset: u64, alignment: u64) -> u64 {
+    if alignment.is_power_of_two() {
+        (offset + (alignment - 1)) & !(alignment - 1)
+    } else {
+        offset.next_multiple_of(alignment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces_of(buffers: Vec<Buffer>) -> Vec<Vec<(u32, u32)>> {
+        let instance = Instance::new(buffers).unwrap();
+        let ends = |piece: &Piece| (piece.lower, piece.upper);
+        (0..instance.len())
+            .map(|index| instance.pieces(index).iter().map(ends).collect())
+            .collect()
+    }
+
+    #[test]
+    fn births_without_a_death_between_share_a_section() {
+        let buffers = vec![
+            Buffer::new(1, 0, 100),
+            Buffer::new(1, 10, 50),
+            Buffer::new(1, 50, 60),
+        ];
+        let expected = vec![vec![(0, 2)], vec![(0, 1)], vec![(1, 2)]];
+        assert_eq!(pieces_of(buffers), expected);
+    }
+
+    #[test]
+    fn a_gap_counts_only_when_something_is_born_in_it() {
+        let lent = Buffer::new(1, 0, 10).with_gap(2, 6);
+        let guest = Buffer::new(1, 3, 5);
+        assert_eq!(pieces_of(vec![lent.clone()]), vec![vec![(0, 2)]]);
+        let expected = vec![vec![(0, 1), (2, 3)], vec![(1, 2)]];
+        assert_eq!(pieces_of(vec![lent, guest]), expected);
+    }
+
+    #[test]
+    fn gaps_may_touch_each_other_and_the_ends() {
+        let buffer = Buffer::new(1, 0, 10).with_gap(0, 2).with_gap(2, 3).with_gap(8, 10);
+        let spans: Vec<Span> = buffer.live_spans().collect();
+        assert_eq!(spans, [Span { lower: 3, upper: 8 }]);
+        assert!(Instance::new(vec![buffer]).is_ok());
+    }
+
+    #[test]
+    fn every_rule_is_checked() {
+        let good = Buffer::new(8, 0, 4);
+        let gap = |lower, upper| Span { lower, upper };
+        let cases = [
+            (
+                vec![Buffer::new(8, 4, 4)],
+                InstanceError::EmptyLifetime { buffer: 0, lower: 4, upper: 4 },
+            ),
+            (
+                vec![good.clone(), good.clone().with_gap(1, 5)],
+                InstanceError::BadGap { buffer: 1, gap: gap(1, 5) },
+            ),
+            (
+                vec![good.clone().with_gap(2, 3).with_gap(1, 2)],
+                InstanceError::BadGap { buffer: 0, gap: gap(1, 2) },
+            ),
+            (
+                vec![good.clone().with_gap(2, 2)],
+                InstanceError::BadGap { buffer: 0, gap: gap(2, 2) },
+            ),
+            (
+                vec![good.clone().with_gap(0, 4)],
+                InstanceError::NeverAlive { buffer: 0 },
+            ),
+            (
+                vec![good.clone().with_alignment(0)],
+                InstanceError::ZeroAlignment { buffer: 0 },
+            ),
+            (
+                vec![good.clone().with_alignment(6).with_offset(8)],
+                InstanceError::MisalignedOffset { buffer: 0, offset: 8, alignment: 6 },
+            ),
+            (
+                vec![good.clone().with_offset(4), good.clone().with_offset(11)],
+                InstanceError::FixedClash { first: 0, second: 1 },
+            ),
+            (
+                vec![good.clone(), good.clone().with_offset(u64::MAX)],
+                InstanceError::Overflow { buffer: 1 },
+            ),
+            (
+                vec![Buffer::new(u64::MAX, 0, 1), Buffer::new(1, 0, 1)],
+                InstanceError::Overflow { buffer: 0 },
+            ),
+        ];
+        for (buffers, expected) in cases {
+            assert_eq!(Instance::new(buffers).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn alignments_need_not_be_powers_of_two() {
+        let cases = [(0, 8, 0), (1, 8, 8), (7, 6, 12), (12, 6, 12), (5, 1, 5)];
+        for (offset, alignment, expected) in cases {
+            assert_eq!(align_up(offset, alignment), expected, "{offset} to {alignment}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Dynamic storage allocation: buffers with sizes, alignments and lifetimes get offsets in one
+//! arena so that buffers alive together never share a byte, at the least height.
+//!
+//! The crate knows no graph, reads no files and prints nothing. Sizes and offsets are bytes in
+//! `u64`; times are any `u64`, lifetimes half-open.
+//!
+//! ```
+//! use tenure_solve::{Buffer, Config, Instance, solve};
+//!
+//! let instance = Instance::new(vec![
+//!     Buffer::new(64, 0, 2),
+//!     Buffer::new(32, 1, 3),
+//!     Buffer::new(64, 2, 4),
+//! ])?;
+//! let solution = solve(&instance, &Config::default())?;
+//! assert_eq!(solution.height, 96);
+//! assert!(solution.proven_optimal);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`instance`] | the problem, checked once |
+//! | [`bounds`] | what no placement can beat |
+//! | [`heuristics`] | orders and rules of single-pass placements |
+//! | [`portfolio`] | runs strategies within limits and keeps the best |
+//! | [`strategy`] | their stable names |
+//! | [`validate`] | the judge that every solution passes before it is returned |
+//! | [`solution`] | configuration and result |
+
+#![forbid(unsafe_code)]
+
+pub mod bounds;
+mod budget;
+pub mod heuristics;
+pub mod instance;
+pub mod portfolio;
+pub mod solution;
+pub mod strategy;
+pub mod validate;
+
+pub use heuristics::Fit;
+pub use heuristics::order::Order;
+pub use instance::{Buffer, Instance, InstanceError, Span};
+pub use portfolio::solve;
+pub use solution::{Config, Fits, Solution, SolveError};
+pub use strategy::{Strategy, UnknownStrategy};

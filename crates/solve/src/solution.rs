@@ -1,0 +1,102 @@
+//! What the caller asks for and what it gets.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use crate::strategy::Strategy;
+use crate::validate::Violation;
+
+/// How to solve: strategy, limits and goal.
+///
+/// Everything but [`time_limit`](Config::time_limit) is deterministic: the same instance and
+/// configuration give the same solution on every machine and for every number of threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// What to run.
+    pub strategy: Strategy,
+    /// Steps that the search of [`Strategy::Auto`] may take, beyond the one pass that is always
+    /// made. A step is a few nanoseconds of one core.
+    pub steps: u64,
+    /// When to stop by the clock, counted from the call.
+    pub time_limit: Option<Duration>,
+    /// Threads to search with. They do not change the solution.
+    pub threads: NonZeroUsize,
+    /// Seed of the random parts of the search.
+    pub seed: u64,
+    /// Stop at the first placement that ends at or below this many bytes, and say in
+    /// [`Solution::fits`] whether there is one. Without it the least height is looked for.
+    pub capacity: Option<u64>,
+}
+
+impl Config {
+    /// About half a second of one core.
+    pub const DEFAULT_STEPS: u64 = 60_000_000;
+
+    /// The portfolio, limited by the clock and not by steps.
+    pub fn with_time_limit(limit: Duration) -> Self {
+        Config {
+            steps: u64::MAX,
+            time_limit: Some(limit),
+            ..Config::default()
+        }
+    }
+}
+
+/// The portfolio with the default budget of steps, one thread, and no capacity.
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            strategy: Strategy::Auto,
+            steps: Config::DEFAULT_STEPS,
+            time_limit: None,
+            threads: NonZeroUsize::MIN,
+            seed: 0,
+            capacity: None,
+        }
+    }
+}
+
+/// The answer to "does it fit into the capacity?".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fits {
+    /// The solution does.
+    Yes,
+    /// Proven that no placement does.
+    No,
+    /// Neither was found within the limits.
+    Undecided,
+}
+
+/// A placement that has been validated, and what is known about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Solution {
+    /// The offset of each buffer in bytes, in the order of the instance.
+    pub offsets: Vec<u64>,
+    /// The end of the highest buffer in bytes, not rounded; buffers of size 0 do not count.
+    pub height: u64,
+    /// The largest sum of sizes alive at one time, in bytes; a part of `lower_bound`.
+    pub max_load: u64,
+    /// A height that no placement can beat, in bytes: the strongest one that was proven.
+    pub lower_bound: u64,
+    /// Whether `height` is proven to be the least: it equals `lower_bound`.
+    pub proven_optimal: bool,
+    /// The answer about [`Config::capacity`]; `None` when there was none.
+    pub fits: Option<Fits>,
+    /// The strategy that found the placement; never [`Strategy::Auto`].
+    pub strategy: Strategy,
+    /// Whether the time limit cut the search, so that another run may end with another solution.
+    pub cut_by_clock: bool,
+}
+
+/// Why there is no solution. There always is one: this can only be a mistake in this crate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SolveError {
+    /// A strategy made a placement that breaks a rule; nothing of it is returned.
+    #[error("internal error: strategy {strategy} made an invalid placement: {violation}")]
+    InvalidPlacement {
+        /// The strategy.
+        strategy: Strategy,
+        /// The rule that it broke.
+        violation: Violation,
+    },
+}

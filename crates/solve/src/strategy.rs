@@ -1,0 +1,92 @@
+//! The strategies and their names. The names are stable: they stand in command lines, in saved
+//! plans and in tables of measurements.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::heuristics::Fit;
+use crate::heuristics::order::Order;
+
+/// A way to find a placement.
+///
+/// ```
+/// use tenure_solve::Strategy;
+///
+/// let strategy: Strategy = "best-fit-area".parse().unwrap();
+/// assert_eq!(strategy.to_string(), "best-fit-area");
+/// assert!("worst-fit".parse::<Strategy>().is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Strategy {
+    /// `auto`: the portfolio; runs the others and keeps the best.
+    Auto,
+    /// `sweep`: best fit in the order of births, one pass over time; the fastest.
+    Sweep,
+    /// `best-fit-ORDER` or `first-fit-ORDER`: greedy placement in that order.
+    Greedy(Fit, Order),
+}
+
+impl Strategy {
+    /// All strategies; the portfolio tries them in this order, so the earlier wins a tie.
+    pub fn all() -> impl Iterator<Item = Strategy> {
+        let greedy = [Fit::Best, Fit::First].into_iter();
+        let greedy = greedy.flat_map(|fit| Order::ALL.map(|order| Strategy::Greedy(fit, order)));
+        [Strategy::Auto, Strategy::Sweep].into_iter().chain(greedy)
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Strategy::Auto => f.write_str("auto"),
+            Strategy::Sweep => f.write_str("sweep"),
+            Strategy::Greedy(Fit::Best, order) => write!(f, "best-fit-{}", order.name()),
+            Strategy::Greedy(Fit::First, order) => write!(f, "first-fit-{}", order.name()),
+        }
+    }
+}
+
+/// A name that is no strategy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no strategy is called {name:?}; there are {}", names())]
+pub struct UnknownStrategy {
+    /// The name that was asked for.
+    pub name: String,
+}
+
+fn names() -> String {
+    let names: Vec<String> = Strategy::all().map(|strategy| strategy.to_string()).collect();
+    names.join(", ")
+}
+
+impl FromStr for Strategy {
+    type Err = UnknownStrategy;
+
+    fn from_str(name: &str) -> Result<Self, UnknownStrategy> {
+        Strategy::all()
+            .find(|strategy| strategy.to_string() == name)
+            .ok_or_else(|| UnknownStrategy { name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_different_and_read_back() {
+        let mut names: Vec<String> = Strategy::all().map(|strategy| strategy.to_string()).collect();
+        for (name, strategy) in names.iter().zip(Strategy::all()) {
+            assert_eq!(name.parse(), Ok(strategy));
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Strategy::all().count());
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_list() {
+        let error = "worst-fit".parse::<Strategy>().unwrap_err();
+        assert!(error.to_string().contains("best-fit-load-size"), "{error}");
+    }
+}

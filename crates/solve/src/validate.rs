@@ -1,0 +1,176 @@
+//! The judge of placements: takes the problem as the caller stated it and a list of offsets, and
+//! says which rule is broken first. It shares no code with the placement and knows no sections.
+
+use std::collections::BTreeMap;
+
+use crate::instance::{Buffer, Instance};
+
+/// The rule that a list of offsets breaks. Buffers are named by their index in the instance.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// Not one offset for each buffer.
+    #[error("{offsets} offsets for {buffers} buffers")]
+    WrongCount {
+        /// Number of offsets.
+        offsets: usize,
+        /// Number of buffers.
+        buffers: usize,
+    },
+    /// An offset that is no multiple of the buffer's alignment.
+    #[error("buffer {buffer}: offset {offset} is no multiple of the alignment {alignment}")]
+    Misaligned {
+        /// Index of the buffer.
+        buffer: usize,
+        /// Its offset in bytes.
+        offset: u64,
+        /// Its alignment in bytes.
+        alignment: u64,
+    },
+    /// A fixed buffer that lies elsewhere.
+    #[error("buffer {buffer}: fixed at {fixed} but placed at {offset}")]
+    FixedMoved {
+        /// Index of the buffer.
+        buffer: usize,
+        /// The offset it must have.
+        fixed: u64,
+        /// The offset it got.
+        offset: u64,
+    },
+    /// A buffer whose end exceeds 64 bits.
+    #[error("buffer {buffer}: offset {offset} plus its size exceeds 64 bits")]
+    Overflow {
+        /// Index of the buffer.
+        buffer: usize,
+        /// Its offset in bytes.
+        offset: u64,
+    },
+    /// A buffer that ends above the capacity.
+    #[error("buffer {buffer} ends at {end}, above the capacity {capacity}")]
+    AboveCapacity {
+        /// Index of the buffer.
+        buffer: usize,
+        /// Its end in bytes.
+        end: u64,
+        /// The capacity in bytes.
+        capacity: u64,
+    },
+    /// Two buffers that are alive together and share bytes.
+    #[error("buffers {first} and {second} are alive together and share bytes")]
+    Overlap {
+        /// The smaller index.
+        first: usize,
+        /// The larger index.
+        second: usize,
+    },
+}
+
+/// Checks a placement in O(n log n): alignment, fixed offsets, the capacity if one is given, and
+/// that no two buffers alive together share a byte.
+///
+/// # Errors
+///
+/// The first broken rule; buffers alone come before pairs.
+///
+/// ```
+/// use tenure_solve::{Buffer, Instance, validate};
+///
+/// let instance = Instance::new(vec![Buffer::new(8, 0, 2), Buffer::new(8, 1, 3)]).unwrap();
+/// assert!(validate::validate(&instance, &[0, 8], Some(16)).is_ok());
+/// assert!(validate::validate(&instance, &[0, 7], None).is_err());
+/// ```
+pub fn validate(
+    instance: &Instance,
+    offsets: &[u64],
+    capacity: Option<u64>,
+) -> Result<(), Violation> {
+    let buffers = instance.buffers();
+    if offsets.len() != buffers.len() {
+        return Err(Violation::WrongCount {
+            offsets: offsets.len(),
+            buffers: buffers.len(),
+        });
+    }
+    for (index, (buffer, &offset)) in buffers.iter().zip(offsets).enumerate() {
+        check_alone(index, buffer, offset, capacity)?;
+    }
+    let placed = buffers.iter().zip(offsets).enumerate();
+    let placed = placed.map(|(index, (buffer, &offset))| (index, buffer, offset));
+    match first_clash(placed) {
+        Some((first, second)) => Err(Violation::Overlap { first, second }),
+        None => Ok(()),
+    }
+}
+
+fn check_alone(
+    index: usize,
+    buffer: &Buffer,
+    offset: u64,
+    capacity: Option<u64>,
+) -> Result<(), Violation> {
+    if !offset.is_multiple_of(buffer.alignment) {
+        return Err(Violation::Misaligned {
+            buffer: index,
+            offset,
+            alignment: buffer.alignment,
+        });
+    }
+    if let Some(fixed) = buffer.offset
+        && fixed != offset
+    {
+        return Err(Violation::FixedMoved {
+            buffer: index,
+            fixed,
+            offset,
+        });
+    }
+    let Some(end) = offset.checked_add(buffer.size) else {
+        return Err(Violation::Overflow {
+            buffer: index,
+            offset,
+        });
+    };
+    match capacity {
+        Some(capacity) if buffer.size > 0 && end > capacity => Err(Violation::AboveCapacity {
+            buffer: index,
+            end,
+            capacity,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Sweeps over time with the live buffers ordered by offset: a newcomer can only clash with its
+/// two neighbours in that order. Ends must not overflow. Returns the indices of the first pair
+/// found, smaller first.
+pub(crate) fn first_clash<'a>(
+    placed: impl Iterator<Item = (usize, &'a Buffer, u64)>,
+) -> Option<(usize, usize)> {
+    // (time, is a birth, offset, end, index): deaths before births of the same time.
+    let mut events: Vec<(u64, bool, u64, u64, usize)> = Vec::new();
+    for (index, buffer, offset) in placed {
+        if buffer.size == 0 {
+            continue;
+        }
+        let end = offset + buffer.size;
+        for span in buffer.live_spans() {
+            events.push((span.lower, true, offset, end, index));
+            events.push((span.upper, false, offset, end, index));
+        }
+    }
+    events.sort_unstable();
+    let mut live: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
+    for (_, birth, offset, end, index) in events {
+        if !birth {
+            live.remove(&offset);
+            continue;
+        }
+        let below = live.range(..=offset).next_back();
+        let below = below.filter(|&(_, &(below_end, _))| below_end > offset);
+        let above = live.range(offset..end).next();
+        if let Some((_, &(_, other))) = below.or(above) {
+            return Some((index.min(other), index.max(other)));
+        }
+        live.insert(offset, (end, index));
+    }
+    None
+}
