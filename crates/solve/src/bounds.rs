@@ -42,7 +42,9 @@ pub fn bounds(instance: &Instance) -> Bounds {
     let fixed = fixed.filter_map(|buffer| Some(buffer.offset? + buffer.size));
     let highest_fixed = fixed.max().unwrap_or(0);
     let aligned = alignments(instance).into_iter();
-    let aligned = aligned.map(|alignment| aligned_load(instance, alignment)).max();
+    let aligned = aligned
+        .map(|alignment| aligned_load(instance, alignment))
+        .max();
     Bounds {
         max_load,
         lower_bound: max_load.max(highest_fixed).max(aligned.unwrap_or(0)),
@@ -146,7 +148,10 @@ mod tests {
 
     #[test]
     fn a_fixed_end_is_a_bound() {
-        assert_eq!(bounds_of(vec![Buffer::new(8, 0, 1).with_offset(64)]), (8, 72));
+        assert_eq!(
+            bounds_of(vec![Buffer::new(8, 0, 1).with_offset(64)]),
+            (8, 72)
+        );
     }
 
     #[test]

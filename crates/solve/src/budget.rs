@@ -37,7 +37,10 @@ impl Stop {
         if self.out_of_time() {
             return Err(Exhausted);
         }
-        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if self
+            .deadline
+            .is_some_and(|deadline| Instant::now() >= deadline)
+        {
             self.out_of_time.store(true, Ordering::Relaxed);
             return Err(Exhausted);
         }
@@ -86,7 +89,10 @@ impl<'a> Budget<'a> {
         }
         if self.used >= self.next_look {
             self.next_look = self.used.saturating_add(STEPS_PER_LOOK);
-            if self.unwanted.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            if self
+                .unwanted
+                .is_some_and(|flag| flag.load(Ordering::Relaxed))
+            {
                 return Err(Exhausted);
             }
             self.stop.look()?;

@@ -366,7 +366,11 @@ fn compress(buffers: &[Buffer]) -> (Vec<Piece>, Vec<u32>, u32) {
         }
     }
     let sections = if count == 0 { 0 } else { section + 1 };
-    (merge_adjacent(pieces, &mut first_piece), first_piece, sections)
+    (
+        merge_adjacent(pieces, &mut first_piece),
+        first_piece,
+        sections,
+    )
 }
 
 /// Joins pieces of one buffer that became adjacent because nothing is born in the gap.
@@ -437,7 +441,10 @@ mod tests {
 
     #[test]
     fn gaps_may_touch_each_other_and_the_ends() {
-        let buffer = Buffer::new(1, 0, 10).with_gap(0, 2).with_gap(2, 3).with_gap(8, 10);
+        let buffer = Buffer::new(1, 0, 10)
+            .with_gap(0, 2)
+            .with_gap(2, 3)
+            .with_gap(8, 10);
         let spans: Vec<Span> = buffer.live_spans().collect();
         assert_eq!(spans, [Span { lower: 3, upper: 8 }]);
         assert!(Instance::new(vec![buffer]).is_ok());
@@ -450,19 +457,32 @@ mod tests {
         let cases = [
             (
                 vec![Buffer::new(8, 4, 4)],
-                InstanceError::EmptyLifetime { buffer: 0, lower: 4, upper: 4 },
+                InstanceError::EmptyLifetime {
+                    buffer: 0,
+                    lower: 4,
+                    upper: 4,
+                },
             ),
             (
                 vec![good.clone(), good.clone().with_gap(1, 5)],
-                InstanceError::BadGap { buffer: 1, gap: gap(1, 5) },
+                InstanceError::BadGap {
+                    buffer: 1,
+                    gap: gap(1, 5),
+                },
             ),
             (
                 vec![good.clone().with_gap(2, 3).with_gap(1, 2)],
-                InstanceError::BadGap { buffer: 0, gap: gap(1, 2) },
+                InstanceError::BadGap {
+                    buffer: 0,
+                    gap: gap(1, 2),
+                },
             ),
             (
                 vec![good.clone().with_gap(2, 2)],
-                InstanceError::BadGap { buffer: 0, gap: gap(2, 2) },
+                InstanceError::BadGap {
+                    buffer: 0,
+                    gap: gap(2, 2),
+                },
             ),
             (
                 vec![good.clone().with_gap(0, 4)],
@@ -474,11 +494,18 @@ mod tests {
             ),
             (
                 vec![good.clone().with_alignment(6).with_offset(8)],
-                InstanceError::MisalignedOffset { buffer: 0, offset: 8, alignment: 6 },
+                InstanceError::MisalignedOffset {
+                    buffer: 0,
+                    offset: 8,
+                    alignment: 6,
+                },
             ),
             (
                 vec![good.clone().with_offset(4), good.clone().with_offset(11)],
-                InstanceError::FixedClash { first: 0, second: 1 },
+                InstanceError::FixedClash {
+                    first: 0,
+                    second: 1,
+                },
             ),
             (
                 vec![good.clone(), good.clone().with_offset(u64::MAX)],
@@ -498,7 +525,11 @@ mod tests {
     fn alignments_need_not_be_powers_of_two() {
         let cases = [(0, 8, 0), (1, 8, 8), (7, 6, 12), (12, 6, 12), (5, 1, 5)];
         for (offset, alignment, expected) in cases {
-            assert_eq!(align_up(offset, alignment), expected, "{offset} to {alignment}");
+            assert_eq!(
+                align_up(offset, alignment),
+                expected,
+                "{offset} to {alignment}"
+            );
         }
     }
 }

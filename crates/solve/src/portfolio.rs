@@ -31,7 +31,9 @@ use crate::validate;
 ///
 /// Only when a strategy breaks a rule, which is a mistake in this crate.
 pub fn solve(instance: &Instance, config: &Config) -> Result<Solution, SolveError> {
-    let deadline = config.time_limit.and_then(|limit| Instant::now().checked_add(limit));
+    let deadline = config
+        .time_limit
+        .and_then(|limit| Instant::now().checked_add(limit));
     let stop = Stop::new(deadline);
     let mut search = Search::new(instance, config, &stop);
     match config.strategy {
@@ -72,11 +74,16 @@ impl<'a> Search<'a> {
 
     /// The height at which there is nothing more to look for.
     fn goal(&self) -> u64 {
-        self.config.capacity.unwrap_or(0).max(self.bounds.lower_bound)
+        self.config
+            .capacity
+            .unwrap_or(0)
+            .max(self.bounds.lower_bound)
     }
 
     fn done(&self) -> bool {
-        self.best.as_ref().is_some_and(|best| best.height <= self.goal())
+        self.best
+            .as_ref()
+            .is_some_and(|best| best.height <= self.goal())
     }
 
     fn keep(&mut self, offsets: Vec<u64>, strategy: Strategy) {
@@ -119,24 +126,36 @@ impl<'a> Search<'a> {
             let placement = run(instance, strategies[index], &mut budget);
             (placement, budget.used())
         };
-        in_order(self.config.threads, strategies.len(), try_one, |index, (placement, used)| {
-            let left = self.steps_left.checked_sub(used);
-            self.steps_left = left.unwrap_or(0);
-            steps_left.store(self.steps_left, Ordering::Relaxed);
-            if let (Ok(offsets), Some(_)) = (placement, left) {
-                self.keep(offsets, strategies[index]);
-            }
-            if self.done() || self.steps_left == 0 {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        });
+        in_order(
+            self.config.threads,
+            strategies.len(),
+            try_one,
+            |index, (placement, used)| {
+                let left = self.steps_left.checked_sub(used);
+                self.steps_left = left.unwrap_or(0);
+                steps_left.store(self.steps_left, Ordering::Relaxed);
+                if let (Ok(offsets), Some(_)) = (placement, left) {
+                    self.keep(offsets, strategies[index]);
+                }
+                if self.done() || self.steps_left == 0 {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            },
+        );
     }
 
     fn finish(self) -> Result<Solution, SolveError> {
-        let Bounds { max_load, lower_bound } = self.bounds;
-        let Incumbent { offsets, height, strategy } = match self.best {
+        let Bounds {
+            max_load,
+            lower_bound,
+        } = self.bounds;
+        let Incumbent {
+            offsets,
+            height,
+            strategy,
+        } = match self.best {
             Some(best) => best,
             None => Incumbent {
                 offsets: sweep::place(self.instance),
@@ -145,7 +164,10 @@ impl<'a> Search<'a> {
             },
         };
         if let Err(violation) = validate::validate(self.instance, &offsets, Some(height)) {
-            return Err(SolveError::InvalidPlacement { strategy, violation });
+            return Err(SolveError::InvalidPlacement {
+                strategy,
+                violation,
+            });
         }
         let fits = self.config.capacity.map(|capacity| {
             if height <= capacity {

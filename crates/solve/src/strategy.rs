@@ -55,7 +55,9 @@ pub struct UnknownStrategy {
 }
 
 fn names() -> String {
-    let names: Vec<String> = Strategy::all().map(|strategy| strategy.to_string()).collect();
+    let names: Vec<String> = Strategy::all()
+        .map(|strategy| strategy.to_string())
+        .collect();
     names.join(", ")
 }
 
@@ -65,7 +67,9 @@ impl FromStr for Strategy {
     fn from_str(name: &str) -> Result<Self, UnknownStrategy> {
         Strategy::all()
             .find(|strategy| strategy.to_string() == name)
-            .ok_or_else(|| UnknownStrategy { name: name.to_owned() })
+            .ok_or_else(|| UnknownStrategy {
+                name: name.to_owned(),
+            })
     }
 }
 
@@ -75,7 +79,9 @@ mod tests {
 
     #[test]
     fn names_are_different_and_read_back() {
-        let mut names: Vec<String> = Strategy::all().map(|strategy| strategy.to_string()).collect();
+        let mut names: Vec<String> = Strategy::all()
+            .map(|strategy| strategy.to_string())
+            .collect();
         for (name, strategy) in names.iter().zip(Strategy::all()) {
             assert_eq!(name.parse(), Ok(strategy));
         }

@@ -15,10 +15,17 @@ pub(crate) fn place(
     budget: &mut Budget<'_>,
 ) -> Result<Vec<u64>, Exhausted> {
     let buffers = instance.buffers();
-    let mut offsets: Vec<u64> = buffers.iter().map(|buffer| buffer.offset.unwrap_or(0)).collect();
+    let mut offsets: Vec<u64> = buffers
+        .iter()
+        .map(|buffer| buffer.offset.unwrap_or(0))
+        .collect();
     let mut index = TimeIndex::new(instance);
     budget.spend(instance.len() as u64)?;
-    for (buffer, _) in buffers.iter().enumerate().filter(|(_, buffer)| buffer.offset.is_some()) {
+    for (buffer, _) in buffers
+        .iter()
+        .enumerate()
+        .filter(|(_, buffer)| buffer.offset.is_some())
+    {
         index.insert(instance, buffer);
     }
     let mut taken: Vec<(u64, u64)> = Vec::new();

@@ -126,7 +126,11 @@ mod tests {
                 let expected: Vec<usize> = entered
                     .iter()
                     .flat_map(|&buffer| {
-                        instance.pieces(buffer).iter().filter(meets).map(move |_| buffer)
+                        instance
+                            .pieces(buffer)
+                            .iter()
+                            .filter(meets)
+                            .map(move |_| buffer)
                     })
                     .collect();
                 assert_eq!(found, expected);

@@ -62,16 +62,24 @@ pub(crate) fn sorted(instance: &Instance, order: Order) -> Vec<u32> {
         Order::Size => per_buffer(instance, |index| (u128::from(buffers[index].size), 0)),
         Order::Area => per_buffer(instance, |index| (area(instance, index), 0)),
         Order::Duration => per_buffer(instance, |index| (duration(instance, index), 0)),
-        Order::Conflicts => conflicts(instance).into_iter().map(|count| (count, 0)).collect(),
+        Order::Conflicts => conflicts(instance)
+            .into_iter()
+            .map(|count| (count, 0))
+            .collect(),
         Order::LoadSize => {
             let loads = peak_loads(instance);
             per_buffer(instance, |index| {
-                (u128::from(loads[index]) + u128::from(buffers[index].size), 0)
+                (
+                    u128::from(loads[index]) + u128::from(buffers[index].size),
+                    0,
+                )
             })
         }
         Order::LoadArea => {
             let loads = peak_loads(instance);
-            per_buffer(instance, |index| (u128::from(loads[index]), area(instance, index)))
+            per_buffer(instance, |index| {
+                (u128::from(loads[index]), area(instance, index))
+            })
         }
     };
     let mut sorted: Vec<u32> = (0u32..).take(instance.len()).collect();
@@ -91,7 +99,9 @@ fn per_buffer<T>(instance: &Instance, key: impl FnMut(usize) -> T) -> Vec<T> {
 /// Number of sections in which the buffer is alive.
 fn duration(instance: &Instance, buffer: usize) -> u128 {
     let pieces = instance.pieces(buffer).iter();
-    pieces.map(|piece| u128::from(piece.upper - piece.lower)).sum()
+    pieces
+        .map(|piece| u128::from(piece.upper - piece.lower))
+        .sum()
 }
 
 fn area(instance: &Instance, buffer: usize) -> u128 {

@@ -15,7 +15,10 @@ const MAX_TRIES: usize = 32;
 /// Places all buffers; the offsets are in the order of the instance.
 pub(crate) fn place(instance: &Instance) -> Vec<u64> {
     let buffers = instance.buffers();
-    let mut offsets: Vec<u64> = buffers.iter().map(|buffer| buffer.offset.unwrap_or(0)).collect();
+    let mut offsets: Vec<u64> = buffers
+        .iter()
+        .map(|buffer| buffer.offset.unwrap_or(0))
+        .collect();
     let mut free = FreePlaces::around(fixed_ranges(instance));
     for (_, birth, _, buffer) in events(instance) {
         let size = buffers[buffer].size;
@@ -168,7 +171,11 @@ mod tests {
 
     #[test]
     fn the_hole_below_the_open_end_is_stretched() {
-        let buffers = vec![Buffer::new(8, 0, 9), Buffer::new(4, 0, 2), Buffer::new(6, 3, 9)];
+        let buffers = vec![
+            Buffer::new(8, 0, 9),
+            Buffer::new(4, 0, 2),
+            Buffer::new(6, 3, 9),
+        ];
         assert_eq!(offsets(buffers), [0, 8, 8]);
     }
 
