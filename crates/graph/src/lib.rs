@@ -23,13 +23,23 @@ mod dim;
 pub mod dim_expr;
 mod dtype;
 pub mod effects;
+pub mod identity;
 mod ids;
 mod ir;
+pub mod json;
+mod link;
 pub mod plan;
+pub mod verify;
+pub mod plan_file;
 
-pub use attr::{Attr, Attrs, Tensor, TensorData};
+pub use attr::{Attr, Attrs, INLINE_BYTES, Tensor, TensorData};
 pub use cranelift_entity as entity;
 pub use dim::{Dim, Shape};
 pub use dtype::{DType, UnknownDType};
+pub use identity::{canonical, identity};
 pub use ids::{NodeId, StorageId, StreamId, SubgraphId, ValueId};
-pub use ir::{Body, Dialect, Graph, Node, OutputHints, Subgraph, Value};
+pub use ir::{
+    Body, CONST_OP, Dialect, Graph, INPUT_OP, Node, OUTPUT_OP, OutputHints, Subgraph, Value,
+};
+pub use link::{LinkError, LinkProblem, Place};
+pub use verify::verify;
