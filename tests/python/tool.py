@@ -1,0 +1,75 @@
+"""Runs the `tenure` binary under limits and keeps what it said and used.
+
+`TENURE_BIN` names the binary (default: `target/release/tenure` of this repository).
+"""
+
+import json
+import os
+import resource
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BINARY = Path(os.environ.get("TENURE_BIN", REPOSITORY / "target/release/tenure"))
+SHARED = Path(os.environ.get("TENURE_SHARED", REPOSITORY.parent / "shared"))
+
+ADDRESS_SPACE = 2 << 30
+SECONDS = 20
+
+
+@dataclass
+class Result:
+    """One run; `code` is None when the time was up. Sizes in bytes, times in seconds."""
+
+    command: list[str]
+    code: int | None
+    out: str
+    err: str
+    cpu: float
+    wall: float
+    peak: int
+
+    def json(self) -> dict:
+        """The summary of a run that must have succeeded."""
+        assert self.code == 0, f"{' '.join(self.command)}: exit {self.code}: {self.err.strip()}"
+        return json.loads(self.out)
+
+
+def tenure(*arguments, seconds: float = SECONDS, address_space: int = ADDRESS_SPACE) -> Result:
+    """Runs `tenure ARGUMENTS`; it gets no standard input and may not exceed the limits."""
+    assert BINARY.exists(), f"{BINARY} is missing: cargo build --release --workspace --bins"
+    command = [str(BINARY), *map(str, arguments)]
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        start = time.monotonic()
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, preexec_fn=limit
+        )
+        late = False
+        while True:
+            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+            if pid:
+                break
+            if not late and time.monotonic() - start > seconds:
+                late = True
+                child.kill()
+            time.sleep(0.002)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        return Result(
+            command=command,
+            code=None if late else child.returncode,
+            out=out.read().decode(errors="replace"),
+            err=err.read().decode(errors="replace"),
+            cpu=usage.ru_utime + usage.ru_stime,
+            wall=time.monotonic() - start,
+            peak=usage.ru_maxrss * 1024,
+        )
