@@ -37,8 +37,77 @@ pub struct PlanFile {
     pub dynamic: Vec<String>,
     /// How the offsets were found.
     pub strategy: String,
+    /// Figures that cannot be read off the storages.
+    #[serde(default)]
+    pub summary: Summary,
     /// What the checker said.
     pub check: CheckBlock,
+}
+
+/// Figures of a plan that cannot be read off its storages. All are raw bytes, not rounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Constants of the model: initializers and the outputs of constant nodes.
+    pub constants: u64,
+    /// Graph inputs whose size is known.
+    pub inputs: u64,
+    /// Graph outputs whose size is known, each value once; constants and inputs are not counted.
+    pub outputs: u64,
+    /// All other values that nodes make in the run, views included.
+    pub intermediates: u64,
+    /// Temporary memory of nodes.
+    pub workspaces: u64,
+    /// Outputs that were placed over an input of their own node.
+    pub in_place: usize,
+    /// Bytes that the inserted copies move.
+    pub copied: u64,
+}
+
+impl Summary {
+    /// Sums up a plan. `in_place` is what the planner counted.
+    #[must_use]
+    pub fn new(graph: &Graph, plan: &Plan, in_place: usize) -> Self {
+        let mut sums = Summary {
+            in_place,
+            ..Summary::default()
+        };
+        let results = results(graph);
+        let root = &graph.subgraphs[graph.root];
+        let inputs: FxHashSet<NodeId> = root.inputs.iter().copied().collect();
+        let add = |sum: &mut u64, bytes: u64| *sum = sum.saturating_add(bytes);
+        let ran: FxHashSet<NodeId> = plan.steps.iter().map(|s| s.node).collect();
+        let folded: FxHashSet<NodeId> = plan.folded.iter().copied().collect();
+        let data: FxHashSet<NodeId> = graph
+            .subgraphs
+            .values()
+            .flat_map(|s| s.inputs.iter().copied())
+            .collect();
+        for (id, value) in graph.values.iter() {
+            let producer = value.producer;
+            let bytes = graph.bytes(id).unwrap_or(0);
+            if inputs.contains(&producer) {
+                add(&mut sums.inputs, bytes);
+            } else if folded.contains(&producer) {
+                continue;
+            } else if !ran.contains(&producer) && !data.contains(&producer) {
+                add(&mut sums.constants, bytes);
+            } else if results.contains(&id) {
+                add(&mut sums.outputs, bytes);
+            } else {
+                add(&mut sums.intermediates, bytes);
+            }
+        }
+        for storage in plan.storages.values() {
+            for member in &storage.members {
+                match member.item {
+                    Item::Workspace(..) => add(&mut sums.workspaces, member.bytes),
+                    Item::Copy(_) => add(&mut sums.copied, member.bytes),
+                    Item::Value(_) => {}
+                }
+            }
+        }
+        sums
+    }
 }
 
 /// Which model a plan belongs to.
@@ -198,7 +267,13 @@ pub enum PlanFileError {
 impl PlanFile {
     /// Writes a plan out in names.
     #[must_use]
-    pub fn new(graph: &Graph, model: ModelIdentity, plan: &Plan, check: CheckBlock) -> Self {
+    pub fn new(
+        graph: &Graph,
+        model: ModelIdentity,
+        plan: &Plan,
+        summary: Summary,
+        check: CheckBlock,
+    ) -> Self {
         let readers = last_readers(graph, plan);
         let facts = Facts {
             graph,
@@ -242,6 +317,7 @@ impl PlanFile {
             folded: plan.folded.iter().map(|&n| graph.node_label(n)).collect(),
             dynamic: plan.dynamic.iter().map(|&v| graph.value_label(v)).collect(),
             strategy: plan.strategy.clone(),
+            summary,
             check,
         }
     }

@@ -1,0 +1,101 @@
+//! Offsets for everything that lies in an arena.
+
+use tenure_graph::plan::{Arena, Life};
+use tenure_solve::{Buffer, Config, Instance, Span, solve};
+
+use crate::PlanError;
+
+/// One piece of memory to be placed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Bytes, before they are rounded up to the arena's alignment.
+    pub bytes: u64,
+    /// Alignment of the offset that it asks for, a power of two.
+    pub align: u64,
+    /// When it is held.
+    pub life: Life,
+}
+
+/// Where everything went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The arena.
+    pub arena: Arena,
+    /// Offset of each request.
+    pub offsets: Vec<u64>,
+    /// Name of the strategy that found the offsets.
+    pub strategy: String,
+    /// Whether a time limit cut the search short.
+    pub cut_by_clock: bool,
+}
+
+/// Rounds `bytes` up to a multiple of `align`, a power of two.
+///
+/// # Errors
+/// [`PlanError::TooLarge`] when the result does not fit in 64 bits.
+pub fn round_up(bytes: u64, align: u64) -> Result<u64, PlanError> {
+    bytes
+        .checked_next_multiple_of(align.max(1))
+        .ok_or(PlanError::TooLarge)
+}
+
+/// Places all requests in one arena whose offsets are multiples of `align`.
+///
+/// Every request takes its bytes rounded up to `align`, so that the maximum load is a bound that
+/// can be reached.
+///
+/// # Errors
+/// Sizes whose sum does not fit in 64 bits, an alignment that is no power of two, or a mistake of
+/// the solver, which is never handed on as a plan.
+pub fn place(requests: &[Request], align: u64, config: &Config) -> Result<Placed, PlanError> {
+    if !align.is_power_of_two() {
+        return Err(PlanError::Alignment(align));
+    }
+    let mut buffers = Vec::with_capacity(requests.len());
+    let mut no_reuse = 0u64;
+    let mut base = align;
+    for request in requests {
+        if !request.align.is_power_of_two() {
+            return Err(PlanError::Alignment(request.align));
+        }
+        let own = request.align.max(align);
+        let size = round_up(request.bytes, align)?;
+        no_reuse = no_reuse.checked_add(size).ok_or(PlanError::TooLarge)?;
+        base = base.max(own);
+        buffers.push(buffer(request, size, own));
+    }
+    let instance = Instance::new(buffers)?;
+    let solution = solve(&instance, config)?;
+    Ok(Placed {
+        arena: Arena {
+            kind: "device".to_owned(),
+            size: solution.height,
+            align: base,
+            lower_bound: solution.max_load,
+            proven_optimal: solution.proven_optimal,
+            no_reuse,
+        },
+        offsets: solution.offsets,
+        strategy: solution.strategy.to_string(),
+        cut_by_clock: solution.cut_by_clock,
+    })
+}
+
+/// Steps are inclusive in a plan and half-open in an instance.
+fn buffer(request: &Request, size: u64, alignment: u64) -> Buffer {
+    let upper = |last: u32| u64::from(last) + 1;
+    let life = &request.life;
+    let (first, last) = match (life.first(), life.last()) {
+        (Some(first), Some(last)) => (u64::from(first.first), upper(last.last)),
+        _ => (0, 1),
+    };
+    let mut buffer = Buffer::new(size, first, last).with_alignment(alignment);
+    buffer.gaps = life
+        .windows(2)
+        .map(|pair| Span {
+            lower: upper(pair[0].last),
+            upper: u64::from(pair[1].first),
+        })
+        .collect();
+    buffer
+}
