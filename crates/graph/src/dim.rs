@@ -18,6 +18,35 @@ pub enum Dim {
 }
 
 impl Dim {
+    /// Reads a dimension as models write it: a number, a name, or a formula of names. An empty
+    /// text, `?` (which some exporters write for unrelated dimensions) and a negative number are
+    /// no names: the dimension is unknown.
+    ///
+    /// ```
+    /// use tenure_graph::Dim;
+    /// assert_eq!(Dim::parse("224"), Dim::Known(224));
+    /// assert_eq!(Dim::parse("past + 1").to_string(), "past + 1");
+    /// assert_eq!(Dim::parse("?"), Dim::Unknown);
+    /// ```
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        if text.trim() == "?" {
+            return Dim::Unknown;
+        }
+        match crate::dim_expr::DimExpr::parse(text) {
+            Some(expr) => Self::from_expr(expr),
+            None => Dim::Unknown,
+        }
+    }
+
+    /// The dimension that a formula gives.
+    fn from_expr(expr: crate::dim_expr::DimExpr) -> Self {
+        if !expr.names().is_empty() {
+            return Dim::Formula(Arc::new(expr));
+        }
+        expr.as_number().map_or(Dim::Unknown, Dim::Known)
+    }
+
     /// The number, if it is known.
     #[must_use]
     pub fn known(&self) -> Option<u64> {
