@@ -57,6 +57,10 @@ dtypes! {
     F8E5M2FNUZ = "float8e5m2fnuz", Some(8);
     /// 8-bit power of two (scale type).
     F8E8M0 = "float8e8m0", Some(8);
+    /// 6-bit float, 2 exponent bits, four in three bytes.
+    F6E2M3 = "float6e2m3", Some(6);
+    /// 6-bit float, 3 exponent bits, four in three bytes.
+    F6E3M2 = "float6e3m2", Some(6);
     /// 4-bit float, two in a byte.
     F4E2M1 = "float4e2m1", Some(4);
     /// Signed 64-bit integer.
