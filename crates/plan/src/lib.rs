@@ -13,6 +13,7 @@
 pub mod assign;
 mod homes;
 mod liveness;
+pub mod order;
 pub mod metadata;
 mod schedule;
 mod spans;
@@ -26,7 +27,7 @@ pub use storage::{Class, Classes, classes};
 pub use tenure_solve::{Config, Strategy};
 
 use tenure_graph::effects::OpTable;
-use tenure_graph::plan::{Arena, Member, Place, Plan, PlanOptions, Storage};
+use tenure_graph::plan::{Member, Place, Plan, PlanOptions, Storage};
 use tenure_graph::{Graph, ValueId};
 
 /// Why there is no plan.

@@ -90,7 +90,7 @@ struct Sweep<'a> {
 impl Sweep<'_> {
     fn run(&mut self) {
         let steps = &self.schedule.steps;
-        for (number, step) in (0u32..).zip(steps).rev() {
+        for (number, step) in (0..=self.schedule.end()).rev().zip(steps.iter().rev()) {
             let node = step.node;
             match step.phase {
                 Phase::Run => {

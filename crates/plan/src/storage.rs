@@ -13,7 +13,7 @@
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use tenure_graph::control::{Pass, Point, transfers};
-use tenure_graph::effects::{Effects, OpTable};
+use tenure_graph::effects::{Alias, Effects, OpTable};
 use tenure_graph::entity::{EntityRef, SecondaryMap};
 use tenure_graph::plan::{Copy, Item, Life, Phase, Placement, PlanOptions, Sharing, Span};
 use tenure_graph::{Graph, NodeId, ValueId};
@@ -457,7 +457,7 @@ impl<'a> Join<'a> {
                 continue;
             }
             let source = self.group(from);
-            let free = self.alone_at(node, alias.input, &effects);
+            let free = self.alone_at(node, *alias, &effects);
             self.related.insert(key(source, target, step));
             if !(free && self.join(source, target, Sizes::Any)) {
                 self.related.remove(&key(source, target, step));
@@ -489,7 +489,7 @@ impl<'a> Join<'a> {
                 continue;
             };
             let (from, to) = (self.group(from), self.group(to));
-            if from == to || !self.alone_at(node, alias.input, &effects) {
+            if from == to || !self.alone_at(node, *alias, &effects) {
                 continue;
             }
             let pair = key(from, to, step);
@@ -503,20 +503,19 @@ impl<'a> Join<'a> {
         }
     }
 
-    /// Whether a node that writes over input `k` reads the same bytes through no other input, or
+    /// Whether a node that writes an output over an input reads the same bytes through no other input, or
     /// only through inputs that it reads exactly where it writes.
-    fn alone_at(&self, node: NodeId, k: u32, effects: &Effects) -> bool {
+    fn alone_at(&self, node: NodeId, alias: Alias, effects: &Effects) -> bool {
         let inputs = &self.graph.nodes[node].inputs;
-        let input = inputs.get(k as usize).copied().flatten();
+        let input = inputs.get(alias.input as usize).copied().flatten();
         let Some(group) = input.map(|v| self.group(v)) else {
             return false;
         };
-        (0u32..).zip(inputs).all(|(j, input)| {
-            j == k
-                || input.is_none_or(|v| self.group(v) != group)
-                || effects.aligned_inputs.contains(&j) && effects.aligned_inputs.contains(&k)
-                || effects.shape_only.contains(&j)
-        })
+        let sharers = (0u32..)
+            .zip(inputs)
+            .filter(|(_, input)| input.is_some_and(|v| self.group(v) == group))
+            .map(|(j, _)| j);
+        effects.tolerates(alias, sharers)
     }
 
     fn find(&mut self, group: Index) -> Index {
