@@ -163,6 +163,10 @@ pub struct Tensor {
     pub data: TensorData,
 }
 
+/// Contents of at most so many bytes are printed and are part of a graph's identity; of a larger
+/// tensor only type and shape are.
+pub const INLINE_BYTES: u64 = 1024;
+
 /// The contents of a constant tensor, or where they are.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TensorData {
@@ -185,6 +189,24 @@ pub enum TensorData {
 }
 
 impl Tensor {
+    /// Bytes of the contents, as far as they are here or the type says; `None` when unknown.
+    #[must_use]
+    pub fn bytes(&self) -> Option<u64> {
+        match &self.data {
+            TensorData::Bytes(bytes) => u64::try_from(bytes.len()).ok(),
+            TensorData::Strings(strings) => strings.iter().try_fold(0u64, |sum, s| {
+                sum.checked_add(u64::try_from(s.len()).ok()?.checked_add(1)?)
+            }),
+            TensorData::External { .. } | TensorData::Absent => self.dtype.bytes(self.elements()?),
+        }
+    }
+
+    /// Whether it takes at most [`INLINE_BYTES`].
+    #[must_use]
+    pub fn is_small(&self) -> bool {
+        self.bytes().is_some_and(|n| n <= INLINE_BYTES)
+    }
+
     /// Number of elements; `None` when it does not fit in 64 bits.
     #[must_use]
     pub fn elements(&self) -> Option<u64> {

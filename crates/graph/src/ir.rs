@@ -27,6 +27,9 @@ pub enum Dialect {
 }
 
 impl Dialect {
+    /// Every dialect.
+    pub const ALL: [Dialect; 3] = [Dialect::Onnx, Dialect::Ge, Dialect::Tflite];
+
     /// The name used in files.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -35,6 +38,12 @@ impl Dialect {
             Dialect::Ge => "ge",
             Dialect::Tflite => "tflite",
         }
+    }
+
+    /// The dialect of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|d| d.name() == name)
     }
 }
 
@@ -148,7 +157,18 @@ pub struct OutputHints {
     pub shape_range: Vec<[i64; 2]>,
     /// Attributes of the tensor.
     pub attrs: Attrs,
+    /// Further keys of the file.
+    pub extra: Attrs,
 }
+
+/// Type of the node that stands for an input of its subgraph.
+pub const INPUT_OP: &str = "Data";
+
+/// Type of the node that takes the results of its subgraph.
+pub const OUTPUT_OP: &str = "NetOutput";
+
+/// Type of the node that holds an initializer.
+pub const CONST_OP: &str = "Const";
 
 impl Graph {
     /// An empty graph whose root has the given name.
@@ -247,7 +267,7 @@ impl Graph {
         shape: Option<Shape>,
     ) -> ValueId {
         let name = name.into();
-        let node = self.add_node(subgraph, name.clone(), "Data");
+        let node = self.add_node(subgraph, name.clone(), INPUT_OP);
         self.nodes[node].stream = None;
         self.subgraphs[subgraph].inputs.push(node);
         self.add_output(node, name, dtype, shape)
@@ -260,7 +280,7 @@ impl Graph {
         name: impl Into<String>,
         results: impl IntoIterator<Item = Option<ValueId>>,
     ) -> NodeId {
-        let node = self.add_node(subgraph, name, "NetOutput");
+        let node = self.add_node(subgraph, name, OUTPUT_OP);
         self.nodes[node].stream = None;
         self.nodes[node].inputs.extend(results);
         self.subgraphs[subgraph].output = Some(node);
@@ -331,4 +351,10 @@ impl Node {
     pub fn input(&self, i: usize) -> Option<ValueId> {
         self.inputs.get(i).copied().flatten()
     }
+}
+
+/// Whether a node of this type runs nothing, so that it is on no stream unless its file says so.
+#[must_use]
+pub(crate) fn runs_nothing(op: &str) -> bool {
+    matches!(op, INPUT_OP | OUTPUT_OP | CONST_OP)
 }

@@ -29,8 +29,8 @@ mod ir;
 pub mod json;
 mod link;
 pub mod plan;
-pub mod verify;
 pub mod plan_file;
+pub mod verify;
 
 pub use attr::{Attr, Attrs, INLINE_BYTES, Tensor, TensorData};
 pub use cranelift_entity as entity;
