@@ -13,8 +13,8 @@ import bounds
 import random_models
 import tool
 
-DIMENSION = 2
-"""The size given to a free dimension that nobody says anything about."""
+BATCH, LENGTH = 2, 576
+"""Sizes for free dimensions that nobody says anything about: of a first axis, of others."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,11 @@ def free_dims(path: Path) -> tuple[tuple[str, int], ...]:
         if info.name in constants or not info.type.HasField("tensor_type"):
             continue
         for axis, dim in enumerate(info.type.tensor_type.shape.dim):
+            size = LENGTH if axis else BATCH
             if dim.HasField("dim_param") and dim.dim_param:
-                found[dim.dim_param] = DIMENSION
+                found.setdefault(dim.dim_param, size)
             elif not dim.HasField("dim_value") or dim.dim_value < 0:
-                found[f"{info.name}@{axis}"] = DIMENSION
+                found[f"{info.name}@{axis}"] = size
     # A formula (`past + 1`) follows from the names in it.
     plain = {name: size for name, size in found.items() if name.isidentifier()}
     return tuple(
@@ -58,6 +59,13 @@ def free_dims(path: Path) -> tuple[tuple[str, int], ...]:
 def examples() -> list[Case]:
     """The models that this repository ships."""
     files = sorted((tool.REPOSITORY / "examples/models").rglob("*.onnx"))
+    return [Case(path, free_dims(path)) for path in files]
+
+
+def extra() -> list[Case]:
+    """The models below the folder that `TENURE_EXTRA` names, if it names one."""
+    folder = os.environ.get("TENURE_EXTRA")
+    files = sorted(Path(folder).rglob("*.onnx")) if folder else []
     return [Case(path, free_dims(path)) for path in files]
 
 

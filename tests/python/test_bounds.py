@@ -99,6 +99,11 @@ def test_shared(case):
     judge_all([case])
 
 
+@pytest.mark.parametrize("case", models.extra(), ids=str)
+def test_extra(case):
+    judge_all([case])
+
+
 def test_onnx_backend_data():
     judge_all(models.onnx_data())
 
