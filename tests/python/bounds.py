@@ -221,6 +221,11 @@ def byte_size(kind: TypeProto) -> int | None:
     return (math.prod(d.dim_value for d in dims) * bits + 7) // 8
 
 
+def elements(kind: TypeProto) -> int:
+    """Number of elements of a tensor whose size in bytes is known."""
+    return math.prod(d.dim_value for d in kind.tensor_type.shape.dim)
+
+
 # --- planning ----------------------------------------------------------------------------
 
 
@@ -261,9 +266,8 @@ class Planner:
         constants -= set(inputs)
         steps = self.steps(graph, constants)
 
-        sizes = {}
-        for info in [*graph.value_info, *graph.output, *graph.input]:
-            sizes[info.name] = byte_size(info.type)
+        types = {i.name: i.type for i in [*graph.value_info, *graph.output, *graph.input]}
+        sizes = {name: byte_size(kind) for name, kind in types.items()}
 
         # A body first takes its inputs over, in a step of its own; a model's inputs are
         # there when its first node runs.
@@ -294,7 +298,7 @@ class Planner:
                     continue
                 if is_root:
                     self.sum_bytes += sizes.get(name) or 0
-                host = self.host(step, position, name, at, sizes, home, last_read)
+                host = self.host(step, position, name, at, types, home, last_read)
                 if host is None:
                     place(name, at, overwritable=True)
                 else:
@@ -327,9 +331,10 @@ class Planner:
             steps.append(Step(node, reads, list(node.output), max(inner, default=0)))
         return steps
 
-    def host(self, step, position, name, at, sizes, home, last_read) -> Storage | None:
+    def host(self, step, position, name, at, types, home, last_read) -> Storage | None:
         """The storage of an input that an output may live in, if there is one."""
-        if position != 0 or sizes.get(name) is None:
+        size = byte_size(types[name]) if name in types else None
+        if position != 0 or size is None:
             return None
         node = step.node
         if self.rules.views and node.op_type in VIEWS:
@@ -347,7 +352,10 @@ class Planner:
             if (
                 storage is not None
                 and storage.overwritable
-                and sizes.get(candidate) == sizes[name]
+                and candidate in types
+                and byte_size(types[candidate]) == size
+                # Eight bytes may be one number that is broadcast into eight flags.
+                and elements(types[candidate]) == elements(types[name])
                 and all(last_read.get(member, 0) <= at for member in storage.members)
             ):
                 return storage
