@@ -1,1 +1,91 @@
 //! Readers: model files and allocation tables become graphs and rows.
+//!
+//! ```no_run
+//! let graph = tenure_formats::read("model.onnx".as_ref())?;
+//! println!("{} nodes", graph.nodes.len());
+//! # Ok::<(), tenure_formats::FormatError>(())
+//! ```
+//!
+//! No file is trusted: sizes are checked before they are used, nesting is bounded, and a model
+//! names no file outside its folder. Weights are never read to make a graph (see [`weights`]).
+
+pub mod csv;
+mod detect;
+mod error;
+mod generated;
+mod onnx;
+pub mod weights;
+mod wire;
+
+pub use detect::{Kind, detect};
+pub use error::{FormatError, Problem, WeightsProblem};
+
+use bytes::Bytes;
+use std::path::{Path, PathBuf};
+use tenure_graph::Graph;
+
+/// A file that holds a model: what kind it is, and its bytes.
+#[derive(Clone, Debug)]
+pub struct ModelFile {
+    /// What the contents are.
+    pub kind: Kind,
+    /// The contents.
+    pub bytes: Bytes,
+    /// Where files lie that the model names.
+    pub folder: Option<PathBuf>,
+}
+
+impl ModelFile {
+    /// Opens a file and looks at what it is.
+    ///
+    /// # Errors
+    /// [`FormatError::InFile`] around what [`weights::open`] and [`detect`] say.
+    pub fn open(path: &Path) -> Result<Self, FormatError> {
+        let open = || {
+            let bytes = weights::open(path)?;
+            Ok(ModelFile {
+                kind: detect(&bytes)?,
+                bytes,
+                folder: Some(weights::folder_of(path).to_owned()),
+            })
+        };
+        open().map_err(|e: FormatError| e.in_file(path))
+    }
+
+    /// The graph in it.
+    ///
+    /// # Errors
+    /// What is wrong with the model; [`FormatError::NoModel`] for memory JSON, which has no graph.
+    pub fn graph(&self) -> Result<Graph, FormatError> {
+        match self.kind {
+            Kind::Onnx => onnx::read(self.bytes.clone(), self.folder.as_deref()),
+            Kind::GraphJson => Ok(tenure_graph::json::read(&self.bytes)?),
+            Kind::MemoryJson => Err(FormatError::NoModel(
+                "memory JSON, which lists buffers and has no graph".to_owned(),
+            )),
+        }
+    }
+}
+
+/// Reads the model in a file.
+///
+/// # Errors
+/// [`FormatError::InFile`]: what is wrong with the file.
+pub fn read(path: &Path) -> Result<Graph, FormatError> {
+    let file = ModelFile::open(path)?;
+    file.graph().map_err(|e| e.in_file(path))
+}
+
+/// Reads a model out of bytes. Locations of external data are checked by their text alone.
+///
+/// # Errors
+/// What is wrong with the bytes.
+pub fn read_bytes(bytes: impl Into<Bytes>) -> Result<Graph, FormatError> {
+    let bytes = bytes.into();
+    ModelFile {
+        kind: detect(&bytes)?,
+        bytes,
+        folder: None,
+    }
+    .graph()
+}

@@ -1,0 +1,231 @@
+//! Why a file is no model that can be read.
+
+use std::io;
+use std::path::PathBuf;
+
+use tenure_graph::json::JsonError;
+
+/// Why a file is no model that can be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// The error belongs to this file.
+    #[error("{}: {error}", path.display())]
+    InFile {
+        /// The file as it was named by the caller.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: Box<FormatError>,
+    },
+    /// The system refused.
+    #[error("cannot be read: {0}")]
+    Io(io::Error),
+    /// A folder, a pipe, a device.
+    #[error("is {0}; give the path of a file")]
+    NotAFile(&'static str),
+    /// No bytes at all.
+    #[error("is empty; a model was expected")]
+    Empty,
+    /// The contents are of a kind that is no model, or of none that is known.
+    #[error("looks like {0}; give an ONNX model or graph JSON")]
+    NoModel(String),
+    /// An ONNX file that cannot be decoded.
+    #[error("is a damaged ONNX file: {0}")]
+    Damaged(String),
+    /// Graph JSON with a mistake.
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    /// A model with a mistake.
+    #[error("{}{problem}", place(path))]
+    Model {
+        /// From the outermost graph inwards: nodes, bodies, values.
+        path: Vec<String>,
+        /// What is wrong there.
+        problem: Problem,
+    },
+    /// The contents of a tensor cannot be had.
+    #[error("the contents of a tensor in {location:?} {problem}")]
+    Weights {
+        /// The file that the model names.
+        location: String,
+        /// What is wrong with it.
+        problem: WeightsProblem,
+    },
+}
+
+fn place(path: &[String]) -> String {
+    path.iter().map(|p| format!("{p}: ")).collect()
+}
+
+/// A mistake in a model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The file holds no graph.
+    #[error("the model has no graph; the file may be cut short or be another kind of protobuf")]
+    NoGraph,
+    /// The graph computes nothing.
+    #[error("the graph has no nodes and no outputs; the file may be another kind of protobuf")]
+    EmptyGraph,
+    /// A node without an operator type.
+    #[error("the node has no operator type")]
+    NoOperator,
+    /// Something that must have a name has none.
+    #[error("{0} has no name")]
+    NoName(String),
+    /// A name that is defined twice in one graph.
+    #[error("{0:?} is defined twice in this graph; every value is written once")]
+    Duplicate(String),
+    /// A name that nothing defines.
+    #[error("{slot} is {name:?}, which no node, input or initializer defines")]
+    Undefined {
+        /// Which input or output names it.
+        slot: String,
+        /// The name.
+        name: String,
+    },
+    /// Nodes that wait for one another.
+    #[error("the nodes form a cycle: {}", .0.join(" -> "))]
+    Cycle(Vec<String>),
+    /// A dimension that is no size.
+    #[error("dimension {axis} is {size}; a dimension is at least 0, or -1 where it is unknown")]
+    Dimension {
+        /// Its position.
+        axis: usize,
+        /// What stands there.
+        size: i64,
+    },
+    /// The number of an element type that a tensor cannot have.
+    #[error("element type {0} is not known")]
+    ElementType(i32),
+    /// A number of elements that does not fit in 64 bits.
+    #[error("the tensor of shape {0:?} is too large to be addressed")]
+    TooLarge(Vec<u64>),
+    /// Contents that are not what type and shape say.
+    #[error("has {found} {unit} of contents; type and shape ask for {expected}")]
+    Contents {
+        /// What is there.
+        found: u64,
+        /// What should be there.
+        expected: u64,
+        /// `bytes`, `elements`, `strings`.
+        unit: &'static str,
+    },
+    /// A tensor whose contents are spread over several messages.
+    #[error(
+        "is stored in segments, which is not supported; save the model with a current exporter"
+    )]
+    Segmented,
+    /// A sparse tensor whose parts do not belong together.
+    #[error("is a damaged sparse tensor: {0}")]
+    Sparse(&'static str),
+    /// A key of `external_data` that cannot be used.
+    #[error("external data: {0}")]
+    ExternalData(String),
+    /// A reference to an attribute outside a function.
+    #[error("refers to the attribute {0:?} of a function, but stands in no function")]
+    StrayReference(String),
+    /// An attribute of a kind that is not known.
+    #[error("is of kind {0}, which is not known")]
+    AttributeKind(i32),
+    /// A function that is called by itself.
+    #[error("the function calls itself: {}", .0.join(" -> "))]
+    Recursion(Vec<String>),
+    /// A call that does not fit the function.
+    #[error("the call has {found} {what}, the function takes {limit}")]
+    Call {
+        /// `inputs` or `outputs`.
+        what: &'static str,
+        /// How many the call has.
+        found: usize,
+        /// How many there are at most.
+        limit: usize,
+    },
+    /// Subgraphs and calls that are nested too deep.
+    #[error("subgraphs and function calls are nested more than {0} deep")]
+    TooDeep(usize),
+    /// Functions that grow beyond all bounds when they are inlined.
+    #[error("inlining the model's functions takes more than {0} bytes of memory; inline fewer")]
+    TooManyInlined(u64),
+    /// More nodes or values than ids.
+    #[error("the model has more than 4 billion nodes or values")]
+    TooMany,
+}
+
+/// Why the contents of a tensor cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WeightsProblem {
+    /// A path that names no file below the model's folder.
+    #[error(
+        "would lie outside the model's folder ({0}); only files beside or below the model are read"
+    )]
+    Outside(&'static str),
+    /// No such file, or no permission.
+    #[error("cannot be read: {0}")]
+    Io(io::Error),
+    /// A folder, a pipe, a device.
+    #[error("cannot be read: it is {0}")]
+    NotAFile(&'static str),
+    /// The file ends before the contents do.
+    #[error("take bytes {from} to {to}, but the file has {size}")]
+    Short {
+        /// First byte.
+        from: u64,
+        /// First byte after the contents.
+        to: u64,
+        /// Size of the file.
+        size: u64,
+    },
+    /// The model's length is not what type and shape say.
+    #[error("have {found} bytes; type and shape ask for {expected}")]
+    Length {
+        /// What the model says.
+        found: u64,
+        /// What type and shape say.
+        expected: u64,
+    },
+    /// The model was saved without them.
+    #[error("were left out when the model was saved")]
+    Absent,
+}
+
+impl FormatError {
+    /// The same error, told of the file.
+    pub(crate) fn in_file(self, path: impl Into<PathBuf>) -> Self {
+        FormatError::InFile {
+            path: path.into(),
+            error: Box::new(self),
+        }
+    }
+
+    /// The same error, told of the place around it.
+    #[must_use]
+    pub(crate) fn within(mut self, place: impl FnOnce() -> String) -> Self {
+        if let FormatError::Model { path, .. } = &mut self {
+            path.insert(0, place());
+        }
+        self
+    }
+}
+
+impl From<Problem> for FormatError {
+    fn from(problem: Problem) -> Self {
+        FormatError::Model {
+            path: Vec::new(),
+            problem,
+        }
+    }
+}
+
+/// Adds places to the error of a result.
+pub(crate) trait Within<T> {
+    /// The same result, its error told of the place around it.
+    fn within(self, place: impl FnOnce() -> String) -> Result<T, FormatError>;
+}
+
+impl<T, E: Into<FormatError>> Within<T> for Result<T, E> {
+    fn within(self, place: impl FnOnce() -> String) -> Result<T, FormatError> {
+        self.map_err(|e| e.into().within(place))
+    }
+}

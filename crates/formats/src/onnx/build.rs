@@ -1,0 +1,712 @@
+//! Builds the graph: one pass over each subgraph, names resolved through the scopes around it.
+//!
+//! A subgraph is built after all nodes of the graph around it, from a list of what is still to be
+//! built: no recursion, and ids in the order in which a walk from the root meets graphs. Calls of
+//! functions are followed in place.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tenure_graph::effects::{OpClass, OpTable};
+use tenure_graph::{Attr, CONST_OP, Dialect, Graph, NodeId, SubgraphId, Tensor, ValueId};
+
+use super::attrs::{self, Content};
+use super::calls::{Call, Functions};
+use super::names::{self, Given};
+use super::order::order;
+use super::tensor::Tensors;
+use super::types::{self, Declared, Names};
+use super::{domain, node_title};
+use crate::error::{FormatError, Problem, Within as _};
+use crate::generated::onnx as pb;
+
+/// How deep subgraphs and calls may nest, together.
+const MAX_DEPTH: usize = tenure_graph::verify::MAX_DEPTH;
+
+/// What the graph attributes of ONNX operators are called as bodies; others keep their name.
+const ROLES: &[(&str, &str)] = &[("then_branch", "then"), ("else_branch", "else")];
+
+/// Builds the graph of a model.
+pub(super) fn build(
+    model: &pb::ModelProto,
+    root: &pb::GraphProto,
+    folder: Option<&Path>,
+) -> Result<Graph, FormatError> {
+    let name = if root.name().is_empty() {
+        "main"
+    } else {
+        root.name()
+    };
+    let mut builder = Builder {
+        graph: Graph::new(root.name(), Dialect::Onnx, name),
+        table: OpTable::builtin(Dialect::Onnx),
+        functions: Functions::new(&model.functions).within(|| "functions".to_owned())?,
+        tensors: Tensors::new(folder),
+        given: Given::default(),
+        frames: Vec::new(),
+        environments: Vec::new(),
+        words: HashMap::new(),
+        pending: Vec::new(),
+    };
+    builder.graph.opsets = opsets(model);
+    let subgraph = builder.graph.root;
+    let first = Job {
+        proto: root,
+        around: None,
+        attributes: None,
+        calls: None,
+        depth: 0,
+    };
+    builder.subgraph(&first, subgraph)?;
+    while let Some(Body {
+        owner,
+        role,
+        name,
+        job,
+    }) = builder.pending.pop()
+    {
+        let subgraph = builder.graph.add_subgraph(owner, role, name);
+        if let Err(mut error) = builder.subgraph(&job, subgraph) {
+            let mut at = Some(subgraph);
+            while let Some((owner, place)) = at.and_then(|s| builder.owner(s)) {
+                error = error.within(|| place);
+                at = Some(builder.graph.nodes[owner].subgraph);
+            }
+            return Err(error);
+        }
+    }
+    let mut graph = builder.graph;
+    names::settle(&mut graph, &builder.given);
+    Ok(graph)
+}
+
+/// The operator sets of the model and its functions; of a domain listed more than once, the
+/// highest version. What the model says goes before what its functions say.
+fn opsets(model: &pb::ModelProto) -> Vec<(Arc<str>, i64)> {
+    let mut all: Vec<(Arc<str>, i64)> = Vec::new();
+    let mut known = 0;
+    let functions = model.functions.iter().flat_map(|f| &f.opset_import);
+    let lists: [&mut dyn Iterator<Item = &pb::OperatorSetIdProto>; 2] =
+        [&mut model.opset_import.iter(), &mut functions.into_iter()];
+    for list in lists {
+        for opset in list {
+            let name = domain(opset.domain());
+            match all.iter_mut().position(|(d, _)| **d == *name) {
+                None => all.push((Arc::from(name), opset.version())),
+                Some(i) if i >= known => all[i].1 = all[i].1.max(opset.version()),
+                Some(_) => {}
+            }
+        }
+        known = all.len();
+    }
+    all
+}
+
+/// The names of one graph or function body.
+struct Frame<'m> {
+    /// What each name stands for; `None` is an optional input that the call left out.
+    names: HashMap<&'m str, Option<ValueId>>,
+    around: Option<usize>,
+}
+
+/// The attributes of one call, by name.
+type Environment<'m> = HashMap<&'m str, Bound<'m>>;
+
+/// An attribute and the place where it was written: its graphs see the names there.
+#[derive(Clone, Copy)]
+struct Bound<'m> {
+    attribute: &'m pb::AttributeProto,
+    frame: usize,
+    attributes: Option<usize>,
+}
+
+/// A graph that is to be built.
+struct Job<'m> {
+    proto: &'m pb::GraphProto,
+    /// The scope around it.
+    around: Option<usize>,
+    /// The attributes of the call around it.
+    attributes: Option<usize>,
+    calls: Option<Rc<Call<'m>>>,
+    depth: usize,
+}
+
+/// A subgraph that is to be built.
+struct Body<'m> {
+    owner: NodeId,
+    role: Arc<str>,
+    name: String,
+    job: Job<'m>,
+}
+
+/// Where nodes are put.
+struct Site<'m, 'a> {
+    subgraph: SubgraphId,
+    frame: usize,
+    attributes: Option<usize>,
+    calls: Option<Rc<Call<'m>>>,
+    depth: usize,
+    /// What stands before the names of nodes and values.
+    prefix: &'a str,
+    types: Types<'m>,
+    /// Names and types that the caller has for results of the function.
+    results: HashMap<&'m str, (String, Declared)>,
+}
+
+/// What is declared of the values of one graph or function body.
+struct Types<'m> {
+    infos: HashMap<&'m str, &'m pb::ValueInfoProto>,
+    names: Names,
+}
+
+impl<'m> Types<'m> {
+    fn new(infos: impl Iterator<Item = &'m pb::ValueInfoProto>, names: Names) -> Self {
+        Types {
+            infos: infos.map(|info| (info.name(), info)).collect(),
+            names,
+        }
+    }
+
+    fn of(&self, name: &str) -> Result<Declared, FormatError> {
+        match self.infos.get(name) {
+            Some(info) => types::declared_by(info, self.names),
+            None => Ok(Declared::UNKNOWN),
+        }
+    }
+}
+
+struct Builder<'m> {
+    graph: Graph,
+    table: OpTable,
+    functions: Functions<'m>,
+    tensors: Tensors<'m>,
+    given: Given,
+    frames: Vec<Frame<'m>>,
+    environments: Vec<Environment<'m>>,
+    words: HashMap<&'m str, Arc<str>>,
+    pending: Vec<Body<'m>>,
+}
+
+impl<'m> Builder<'m> {
+    /// The node that runs a subgraph, and what messages call the two.
+    fn owner(&self, subgraph: SubgraphId) -> Option<(NodeId, String)> {
+        let owner = self.graph.subgraphs[subgraph].owner?;
+        let node = &self.graph.nodes[owner];
+        let body = node.bodies.iter().find(|b| b.graph == subgraph)?;
+        Some((
+            owner,
+            format!("node {:?} ({}), {}", node.name, node.op, body.role),
+        ))
+    }
+
+    fn word(&mut self, text: &'m str) -> Arc<str> {
+        let word = self.words.entry(text).or_insert_with(|| Arc::from(text));
+        Arc::clone(word)
+    }
+
+    fn push_frame(&mut self, around: Option<usize>) -> usize {
+        self.frames.push(Frame {
+            names: HashMap::new(),
+            around,
+        });
+        self.frames.len() - 1
+    }
+
+    fn define(
+        &mut self,
+        frame: usize,
+        name: &'m str,
+        value: Option<ValueId>,
+    ) -> Result<(), Problem> {
+        match self.frames[frame].names.insert(name, value) {
+            None => Ok(()),
+            Some(_) => Err(Problem::Duplicate(name.to_owned())),
+        }
+    }
+
+    /// The value that a name stands for, in this scope or the nearest one around it.
+    fn resolve(
+        &self,
+        frame: usize,
+        name: &str,
+        slot: impl FnOnce() -> String,
+    ) -> Result<Option<ValueId>, Problem> {
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let mut at = Some(frame);
+        while let Some(frame) = at.map(|f| &self.frames[f]) {
+            if let Some(&value) = frame.names.get(name) {
+                return Ok(value);
+            }
+            at = frame.around;
+        }
+        Err(Problem::Undefined {
+            slot: slot(),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Fills a subgraph.
+    fn subgraph(&mut self, job: &Job<'m>, subgraph: SubgraphId) -> Result<(), FormatError> {
+        let proto = job.proto;
+        if job.calls.is_some() {
+            self.functions.charge_graph(proto)?;
+        }
+        let names = match job.calls {
+            None => Names::Model,
+            Some(_) => Names::Function,
+        };
+        let mut site = Site {
+            subgraph,
+            frame: self.push_frame(job.around),
+            attributes: job.attributes,
+            calls: job.calls.clone(),
+            depth: job.depth,
+            prefix: "",
+            types: Types::new(proto.value_info.iter().chain(&proto.output), names),
+            results: HashMap::new(),
+        };
+        let inputs = self.inputs(&site, proto)?;
+        self.initializers(&site, proto, &inputs)?;
+        self.nodes(&mut site, &proto.node)?;
+
+        let mut results = Vec::with_capacity(proto.output.len());
+        for (i, info) in proto.output.iter().enumerate() {
+            let slot = || format!("output {i} of the graph");
+            if info.name().is_empty() {
+                return Err(Problem::NoName(slot()).into());
+            }
+            let value = self.resolve(site.frame, info.name(), slot)?;
+            if let Some(value) = value.filter(|&v| self.graph.home(v) == subgraph) {
+                self.declare(value, &site.types.of(info.name())?);
+            }
+            results.push(value);
+        }
+        self.graph.add_results(subgraph, "NetOutput", results);
+        self.check_size()
+    }
+
+    /// Adds what is declared of a value to what is known of it.
+    fn declare(&mut self, value: ValueId, declared: &Declared) {
+        let value = &mut self.graph.values[value];
+        if value.dtype == tenure_graph::DType::Unknown {
+            value.dtype = declared.dtype;
+        }
+        if value.shape.is_none() {
+            value.shape.clone_from(&declared.shape);
+        }
+    }
+
+    /// Ids are 32 bits wide.
+    fn check_size(&self) -> Result<(), FormatError> {
+        let limit = u32::MAX as usize / 2;
+        if self.graph.nodes.len() > limit || self.graph.values.len() > limit {
+            return Err(Problem::TooMany.into());
+        }
+        Ok(())
+    }
+
+    /// The graph's inputs; returns their names. An input of the root that has an initializer is a
+    /// constant: in files older than IR version 4 every initializer is an input too.
+    fn inputs(
+        &mut self,
+        site: &Site<'m, '_>,
+        proto: &'m pb::GraphProto,
+    ) -> Result<Vec<&'m str>, FormatError> {
+        let is_root = site.subgraph == self.graph.root;
+        let constants: std::collections::HashSet<&str> = if is_root {
+            initializer_names(proto).collect()
+        } else {
+            Default::default()
+        };
+        let mut inputs = Vec::new();
+        for (i, info) in proto.input.iter().enumerate() {
+            let name = info.name();
+            if name.is_empty() {
+                return Err(Problem::NoName(format!("input {i} of the graph")).into());
+            }
+            if constants.contains(name) {
+                continue;
+            }
+            let declared = types::declared_by(info, site.types.names)?;
+            let value = (self.graph).add_input(site.subgraph, name, declared.dtype, declared.shape);
+            self.given.values[value] = true;
+            self.define(site.frame, name, Some(value))?;
+            inputs.push(name);
+        }
+        Ok(inputs)
+    }
+
+    fn initializers(
+        &mut self,
+        site: &Site<'m, '_>,
+        proto: &'m pb::GraphProto,
+        inputs: &[&'m str],
+    ) -> Result<(), FormatError> {
+        let inputs: std::collections::HashSet<&str> = inputs.iter().copied().collect();
+        for (i, init) in proto.initializer.iter().enumerate() {
+            let name = init.name();
+            // The owner gives the inputs of a body their values: a default is never used.
+            if inputs.contains(name) {
+                continue;
+            }
+            let place = || format!("initializer {i} ({name:?})");
+            let tensor = self.tensors.read(init).within(place)?;
+            self.constant(site, name, tensor).within(place)?;
+        }
+        for (i, init) in proto.sparse_initializer.iter().enumerate() {
+            let name = init.values.as_ref().map_or("", |v| v.name());
+            if inputs.contains(name) {
+                continue;
+            }
+            let place = || format!("sparse initializer {i} ({name:?})");
+            let tensor = self.tensors.read_sparse(init).within(place)?;
+            self.constant(site, name, tensor).within(place)?;
+        }
+        Ok(())
+    }
+
+    fn constant(
+        &mut self,
+        site: &Site<'m, '_>,
+        name: &'m str,
+        tensor: Tensor,
+    ) -> Result<(), FormatError> {
+        if name.is_empty() {
+            return Err(Problem::NoName("the initializer".to_owned()).into());
+        }
+        let node = self.graph.add_node(site.subgraph, name, CONST_OP);
+        self.graph.nodes[node].stream = None;
+        let shape = tenure_graph::Shape::of(&tensor.shape);
+        let value = (self.graph).add_output(node, name, tensor.dtype, Some(shape));
+        let attrs = &mut self.graph.nodes[node].attrs;
+        attrs.set("value", Attr::Tensor(Arc::new(tensor)));
+        self.given.values[value] = true;
+        Ok(self.define(site.frame, name, Some(value))?)
+    }
+
+    fn nodes(
+        &mut self,
+        site: &mut Site<'m, '_>,
+        nodes: &'m [pb::NodeProto],
+    ) -> Result<(), FormatError> {
+        let first_body = self.pending.len();
+        for position in order(nodes)? {
+            let node = &nodes[position];
+            let title = || node_title(position, node);
+            if site.calls.is_some() {
+                (self.functions)
+                    .charge_node(node, site.prefix.len())
+                    .within(title)?;
+            }
+            match self.functions.called_by(node) {
+                Some(function) => self.call(site, position, node, function).within(title)?,
+                None => self.node(site, position, node).within(title)?,
+            }
+        }
+        // Taken from the end: the first body comes first.
+        if site.prefix.is_empty() {
+            self.pending[first_body..].reverse();
+        }
+        Ok(())
+    }
+
+    fn node(
+        &mut self,
+        site: &Site<'m, '_>,
+        position: usize,
+        proto: &'m pb::NodeProto,
+    ) -> Result<(), FormatError> {
+        if proto.op_type().is_empty() {
+            return Err(Problem::NoOperator.into());
+        }
+        let inputs = (proto.input.iter().enumerate())
+            .map(|(i, name)| self.resolve(site.frame, name, || format!("input {i}")))
+            .collect::<Result<_, _>>()?;
+        let name = node_name(site, position, proto);
+        let op = self.word(proto.op_type());
+        let id = self.graph.add_node(site.subgraph, name, op);
+        self.given.nodes[id] = site.prefix.is_empty() && !proto.name().is_empty();
+        let domain = self.word(domain(proto.domain()));
+        let node = &mut self.graph.nodes[id];
+        node.domain = domain;
+        node.inputs = inputs;
+        for attribute in &proto.attribute {
+            let place = || format!("attribute {:?}", attribute.name());
+            self.attribute(site, id, attribute).within(place)?;
+        }
+        if proto.op_type() == "Constant" && self.graph.nodes[id].domain.is_empty() {
+            attrs::normalise_constant(&mut self.graph.nodes[id].attrs);
+        }
+        self.outputs(site, id, proto)
+    }
+
+    fn outputs(
+        &mut self,
+        site: &Site<'m, '_>,
+        node: NodeId,
+        proto: &'m pb::NodeProto,
+    ) -> Result<(), FormatError> {
+        let carried = carried_states(self.table.class(&self.graph, node), &self.graph, node);
+        for i in 0..proto.output.len().max(carried) {
+            let name = proto.output.get(i).map_or("", String::as_str);
+            if name.is_empty() {
+                if i < carried {
+                    let name = format!("{}:{i}", self.graph.nodes[node].name);
+                    (self.graph).add_output(node, name, tenure_graph::DType::Unknown, None);
+                } else {
+                    self.graph.nodes[node].outputs.push(None);
+                }
+                continue;
+            }
+            let (shown, declared) = match site.results.get(name) {
+                Some((shown, declared)) if *declared != Declared::UNKNOWN => {
+                    (shown.clone(), declared.clone())
+                }
+                Some((shown, _)) => (shown.clone(), site.types.of(name)?),
+                None => (format!("{}{name}", site.prefix), site.types.of(name)?),
+            };
+            let value = (self.graph).add_output(node, shown, declared.dtype, declared.shape);
+            self.given.values[value] = site.prefix.is_empty() || site.results.contains_key(name);
+            self.define(site.frame, name, Some(value))?;
+        }
+        Ok(())
+    }
+
+    /// Follows a reference to an attribute of the function around; `None` when the call left it
+    /// out and there is no default.
+    fn bound(
+        &self,
+        site: &Site<'m, '_>,
+        attribute: &'m pb::AttributeProto,
+    ) -> Result<Option<Bound<'m>>, Problem> {
+        let name = attribute.ref_attr_name();
+        if name.is_empty() {
+            return Ok(Some(Bound {
+                attribute,
+                frame: site.frame,
+                attributes: site.attributes,
+            }));
+        }
+        match site.attributes {
+            Some(env) => Ok(self.environments[env].get(name).copied()),
+            None => Err(Problem::StrayReference(name.to_owned())),
+        }
+    }
+
+    fn attribute(
+        &mut self,
+        site: &Site<'m, '_>,
+        node: NodeId,
+        written: &'m pb::AttributeProto,
+    ) -> Result<(), FormatError> {
+        let Some(bound) = self.bound(site, written)? else {
+            return Ok(());
+        };
+        let name = written.name();
+        let value = match attrs::content(bound.attribute)? {
+            Content::Nothing => Attr::Null,
+            Content::Data(kind) => attrs::data(bound.attribute, kind, &mut self.tensors)?,
+            Content::Graph(graph) => return self.body(site, node, role(name), graph, bound),
+            Content::Graphs(graphs) => {
+                for (i, graph) in graphs.iter().enumerate() {
+                    self.body(site, node, &format!("{name}{i}"), graph, bound)?;
+                }
+                return Ok(());
+            }
+        };
+        let name = self.word(name);
+        self.graph.nodes[node].attrs.set(name, value);
+        Ok(())
+    }
+
+    /// Notes a subgraph to be built.
+    fn body(
+        &mut self,
+        site: &Site<'m, '_>,
+        owner: NodeId,
+        role: &str,
+        proto: &'m pb::GraphProto,
+        bound: Bound<'m>,
+    ) -> Result<(), FormatError> {
+        let name = if proto.name().is_empty() {
+            format!("{}_{role}", self.graph.nodes[owner].name)
+        } else {
+            format!("{}{}", site.prefix, proto.name())
+        };
+        if site.calls.is_some() {
+            self.functions.charge(1, 128 + name.len())?;
+        }
+        self.pending.push(Body {
+            owner,
+            role: Arc::from(role),
+            name,
+            job: Job {
+                proto,
+                around: Some(bound.frame),
+                attributes: bound.attributes,
+                calls: site.calls.clone(),
+                depth: deeper(site.depth)?,
+            },
+        });
+        Ok(())
+    }
+
+    /// Puts the nodes of a function in the place of a call.
+    fn call(
+        &mut self,
+        site: &Site<'m, '_>,
+        position: usize,
+        proto: &'m pb::NodeProto,
+        function: &'m pb::FunctionProto,
+    ) -> Result<(), FormatError> {
+        let depth = deeper(site.depth)?;
+        let calls = Call::enter(function, site.calls.as_ref())?;
+        for (what, found, limit) in [
+            ("inputs", proto.input.len(), function.input.len()),
+            ("outputs", proto.output.len(), function.output.len()),
+        ] {
+            if found > limit {
+                return Err(Problem::Call { what, found, limit }.into());
+            }
+        }
+        let frame = self.push_frame(None);
+        for (i, name) in function.input.iter().enumerate() {
+            let given = proto.input.get(i).map_or("", String::as_str);
+            let value = self.resolve(site.frame, given, || format!("input {i}"))?;
+            self.define(frame, name, value)?;
+        }
+        let attributes = self.environment(site, proto, function, frame)?;
+        let prefix = format!("{}/", node_name(site, position, proto));
+
+        let mut results = HashMap::new();
+        for (inner, outer) in function.output.iter().zip(&proto.output) {
+            if !outer.is_empty() {
+                let shown = match site.results.get(outer.as_str()) {
+                    Some(result) => result.clone(),
+                    None => (format!("{}{outer}", site.prefix), site.types.of(outer)?),
+                };
+                results.entry(inner.as_str()).or_insert(shown);
+            }
+        }
+        let items = function.value_info.len() + function.input.len() + function.output.len();
+        self.functions.charge(items, 128)?;
+        let mut inside = Site {
+            subgraph: site.subgraph,
+            frame,
+            attributes: Some(attributes),
+            calls: Some(calls),
+            depth,
+            prefix: &prefix,
+            types: Types::new(function.value_info.iter(), Names::Function),
+            results,
+        };
+        self.nodes(&mut inside, &function.node)
+            .within(|| format!("function {:?}", function.name()))?;
+
+        let mut named = std::collections::HashSet::new();
+        for (i, (inner, outer)) in function.output.iter().zip(&proto.output).enumerate() {
+            if outer.is_empty() {
+                continue;
+            }
+            let slot = || format!("output {i} of function {:?}", function.name());
+            let mut value = self.resolve(frame, inner, slot)?;
+            // A result that is an input, or another result, has its own name already.
+            if !named.insert(inner) || function.input.contains(inner) {
+                value = Some(self.renamed(site, value, &prefix, outer)?);
+            }
+            self.define(site.frame, outer, value)?;
+        }
+        Ok(())
+    }
+
+    /// A copy of a value under the caller's name.
+    fn renamed(
+        &mut self,
+        site: &Site<'m, '_>,
+        value: Option<ValueId>,
+        prefix: &str,
+        outer: &'m str,
+    ) -> Result<ValueId, FormatError> {
+        let node = (self.graph).add_node(site.subgraph, format!("{prefix}{outer}"), "Identity");
+        self.graph.nodes[node].inputs.push(value);
+        let (shown, declared) = match site.results.get(outer) {
+            Some(result) => result.clone(),
+            None => (format!("{}{outer}", site.prefix), site.types.of(outer)?),
+        };
+        let id = (self.graph).add_output(node, shown, declared.dtype, declared.shape);
+        self.given.values[id] = true;
+        Ok(id)
+    }
+
+    /// The attributes that a function's body sees: those of the call, then the defaults.
+    fn environment(
+        &mut self,
+        site: &Site<'m, '_>,
+        proto: &'m pb::NodeProto,
+        function: &'m pb::FunctionProto,
+        frame: usize,
+    ) -> Result<usize, FormatError> {
+        let mut environment = Environment::new();
+        for written in &proto.attribute {
+            if let Some(bound) = self.bound(site, written)? {
+                environment.insert(written.name(), bound);
+            }
+        }
+        for attribute in &function.attribute_proto {
+            environment.entry(attribute.name()).or_insert(Bound {
+                attribute,
+                frame,
+                attributes: None,
+            });
+        }
+        self.environments.push(environment);
+        Ok(self.environments.len() - 1)
+    }
+}
+
+fn initializer_names(proto: &pb::GraphProto) -> impl Iterator<Item = &str> {
+    let sparse = proto
+        .sparse_initializer
+        .iter()
+        .filter_map(|s| s.values.as_ref());
+    proto.initializer.iter().chain(sparse).map(|t| t.name())
+}
+
+fn node_name(site: &Site<'_, '_>, position: usize, proto: &pb::NodeProto) -> String {
+    if proto.name().is_empty() {
+        format!("{}{}_{position}", site.prefix, proto.op_type())
+    } else {
+        format!("{}{}", site.prefix, proto.name())
+    }
+}
+
+fn role(attribute: &str) -> &str {
+    let found = ROLES.iter().find(|(from, _)| *from == attribute);
+    found.map_or(attribute, |(_, to)| to)
+}
+
+fn deeper(depth: usize) -> Result<usize, Problem> {
+    if depth >= MAX_DEPTH {
+        return Err(Problem::TooDeep(MAX_DEPTH));
+    }
+    Ok(depth + 1)
+}
+
+/// How many of a loop's first outputs hold its states: they exist even where nobody reads them.
+fn carried_states(class: OpClass, graph: &Graph, node: NodeId) -> usize {
+    let node = &graph.nodes[node];
+    match class {
+        OpClass::Loop => node.inputs.len().saturating_sub(2),
+        OpClass::Scan => {
+            let slices = node.attrs.int("num_scan_inputs").unwrap_or(0);
+            let slices = usize::try_from(slices).unwrap_or(usize::MAX);
+            node.inputs.len().saturating_sub(slices)
+        }
+        OpClass::While => node.inputs.len(),
+        _ => 0,
+    }
+}

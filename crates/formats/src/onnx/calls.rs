@@ -1,0 +1,134 @@
+//! Local functions: which there are, what calls them, and how much their bodies may grow.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::domain;
+use crate::error::Problem;
+use crate::generated::onnx as pb;
+
+/// About how many bytes the nodes of inlined functions may take, all calls together: some four
+/// million nodes. Functions that call functions grow without bound.
+const INLINE_LIMIT: u64 = 1 << 30;
+
+/// Domain, name and overload.
+type Key<'m> = (&'m str, &'m str, &'m str);
+
+/// The functions of a model.
+pub(super) struct Functions<'m> {
+    by_key: HashMap<Key<'m>, &'m pb::FunctionProto>,
+    bytes_left: u64,
+}
+
+/// The calls around a place, innermost first.
+pub(super) struct Call<'m> {
+    pub(super) function: &'m pb::FunctionProto,
+    pub(super) around: Option<Rc<Call<'m>>>,
+}
+
+impl<'m> Functions<'m> {
+    pub(super) fn new(functions: &'m [pb::FunctionProto]) -> Result<Self, Problem> {
+        let mut by_key = HashMap::new();
+        for function in functions {
+            let key = (
+                domain(function.domain()),
+                function.name(),
+                function.overload(),
+            );
+            if by_key.insert(key, function).is_some() {
+                return Err(Problem::Duplicate(function.name().to_owned()));
+            }
+        }
+        Ok(Functions {
+            by_key,
+            bytes_left: INLINE_LIMIT,
+        })
+    }
+
+    /// The function that a node calls, if it does.
+    pub(super) fn called_by(&self, node: &'m pb::NodeProto) -> Option<&'m pb::FunctionProto> {
+        let key = (domain(node.domain()), node.op_type(), node.overload());
+        self.by_key.get(&key).copied()
+    }
+
+    /// Takes `items` of about `size` bytes from what inlined bodies may take.
+    pub(super) fn charge(&mut self, items: usize, size: usize) -> Result<(), Problem> {
+        let bytes = u64::try_from(items.saturating_mul(size)).unwrap_or(u64::MAX);
+        self.bytes_left =
+            (self.bytes_left.checked_sub(bytes)).ok_or(Problem::TooManyInlined(INLINE_LIMIT))?;
+        Ok(())
+    }
+
+    /// Takes a copy of a node whose names get a prefix of `prefix` bytes.
+    pub(super) fn charge_node(
+        &mut self,
+        node: &pb::NodeProto,
+        prefix: usize,
+    ) -> Result<(), Problem> {
+        self.charge(1, 256 + prefix + node.name().len())?;
+        self.charge(node.input.len() + node.output.len(), 32)?;
+        for name in &node.output {
+            self.charge(1, 128 + prefix + name.len())?;
+        }
+        for a in &node.attribute {
+            let texts = a.s().len() + a.strings.iter().map(|s| s.len()).sum::<usize>();
+            let contents = a.t.as_ref().map_or(0, size) + a.tensors.iter().map(size).sum::<usize>();
+            self.charge(1, 64 + texts + contents)?;
+            self.charge(
+                a.ints.len() + a.floats.len() + a.strings.len() + a.tensors.len(),
+                64,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Takes a copy of a subgraph, its nodes apart.
+    pub(super) fn charge_graph(&mut self, graph: &pb::GraphProto) -> Result<(), Problem> {
+        self.charge(1, 256 + graph.name().len())?;
+        self.charge(
+            graph.input.len() + graph.output.len() + graph.value_info.len(),
+            256,
+        )?;
+        for info in graph.input.iter().chain(&graph.output) {
+            self.charge(1, info.name().len())?;
+        }
+        for t in &graph.initializer {
+            self.charge(1, 512 + t.name().len() + size(t))?;
+        }
+        self.charge(graph.sparse_initializer.len(), 512)
+    }
+}
+
+/// Bytes that reading a tensor takes, beside the slice of the file.
+fn size(t: &pb::TensorProto) -> usize {
+    let strings = t.string_data.len().saturating_mul(32);
+    let wide = t.int64_data.len() + t.uint64_data.len() + t.double_data.len();
+    let narrow = t.int32_data.len() + t.float_data.len();
+    128 + t.dims.len() * 8 + strings + wide * 8 + narrow * 4
+}
+
+impl<'m> Call<'m> {
+    /// A call of `function` inside the calls `around`.
+    ///
+    /// # Errors
+    /// [`Problem::Recursion`] when `function` is being called already.
+    pub(super) fn enter(
+        function: &'m pb::FunctionProto,
+        around: Option<&Rc<Call<'m>>>,
+    ) -> Result<Rc<Self>, Problem> {
+        let calls = || std::iter::successors(around, |c| c.around.as_ref());
+        if let Some(depth) = calls().position(|c| std::ptr::eq(c.function, function)) {
+            let mut names: Vec<String> = calls()
+                .take(depth + 1)
+                .map(|c| c.function.name().to_owned())
+                .collect();
+            names.reverse();
+            names.push(function.name().to_owned());
+            return Err(Problem::Recursion(names));
+        }
+        Ok(Rc::new(Call {
+            function,
+            around: around.cloned(),
+        }))
+    }
+}

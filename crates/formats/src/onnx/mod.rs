@@ -1,0 +1,65 @@
+//! The ONNX frontend: a protobuf `ModelProto` becomes a graph.
+//!
+//! What a reader of the graph sees:
+//!
+//! - Local functions are gone: each call is replaced by the function's nodes, called
+//!   `CALL/INNER`. Operators then belong to the model's operator sets.
+//! - Nodes that the file leaves without a name are called `OP_POSITION`. A name that comes twice
+//!   gets `_2`, `_3` …; subgraphs have names that are unique in the model and hold no `/`, so
+//!   that labels are unique.
+//! - Names of values are those of the file. An output that only a loop needs, for its state, is
+//!   called `NODE:OUT`.
+//! - Nodes that stand before what they read are moved behind it.
+//! - Weights are slices of the file's bytes or references to other files; none is read.
+//! - The domain `ai.onnx` is written as the empty one, which it means.
+
+mod attrs;
+mod build;
+mod calls;
+mod names;
+mod order;
+mod tensor;
+mod types;
+
+use bytes::Bytes;
+use prost::Message as _;
+use std::path::Path;
+use tenure_graph::Graph;
+
+use crate::error::{FormatError, Problem};
+use crate::generated::onnx as pb;
+
+/// Reads an ONNX model. `folder` is where its external data lies; without one, locations are
+/// checked by their text alone.
+pub(crate) fn read(bytes: Bytes, folder: Option<&Path>) -> Result<Graph, FormatError> {
+    let model = pb::ModelProto::decode(bytes).map_err(|e| undecodable(&e))?;
+    let graph = model.graph.as_ref().ok_or(Problem::NoGraph)?;
+    if graph.node.is_empty() && graph.output.is_empty() {
+        return Err(Problem::EmptyGraph.into());
+    }
+    build::build(&model, graph, folder)
+}
+
+fn undecodable(error: &prost::DecodeError) -> FormatError {
+    let text = error.to_string();
+    if text.contains("recursion limit") {
+        // The decoder goes 100 messages deep; a subgraph takes three: node, attribute, graph.
+        return FormatError::Damaged("subgraphs are nested more than about 30 deep".to_owned());
+    }
+    let detail = text.strip_prefix("failed to decode Protobuf message: ");
+    FormatError::Damaged(detail.unwrap_or(&text).to_owned())
+}
+
+/// How messages call a node.
+fn node_title(position: usize, node: &pb::NodeProto) -> String {
+    if node.name().is_empty() {
+        format!("node {position} ({})", node.op_type())
+    } else {
+        format!("node {:?} ({})", node.name(), node.op_type())
+    }
+}
+
+/// The domain that a text means.
+fn domain(text: &str) -> &str {
+    if text == "ai.onnx" { "" } else { text }
+}
