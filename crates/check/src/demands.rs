@@ -1,0 +1,976 @@
+//! What each step must find and what it does, from the graph and from where the plan put things.
+//!
+//! One walk over the steps, in which the demands on a single node are decided as well: what it
+//! writes may meet what it reads only where its operator allows it, references lie in the memory
+//! that they refer to, workspaces and alignments are as asked for. Runs after [`crate::order`] has
+//! found nothing.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use tenure_graph::control::{Pass, Point, Transfer, transfers};
+use tenure_graph::effects::{Alias, Effects, OpClass, OpTable};
+use tenure_graph::entity::EntitySet;
+use tenure_graph::plan::{Item, Phase, Place, Placement, Plan, Sharing, Span};
+use tenure_graph::{Graph, NodeId, StorageId, SubgraphId, ValueId};
+
+use crate::findings::Findings;
+use crate::layout::Layout;
+use crate::program::{Mark, Names, Op, Program, Repeat};
+use crate::violation::{Anchor, Outside, Region, Violation};
+
+/// What the walk found out.
+pub(crate) struct Demands {
+    /// What each step does.
+    pub(crate) program: Program,
+    /// Which values have the same bytes.
+    pub(crate) names: Names,
+    /// Values that change from pass to pass: states of loops.
+    pub(crate) cells: EntitySet<ValueId>,
+    /// Which values may be members of one storage below `sharing = full`.
+    pub(crate) shared: Names,
+    /// Copies that a reference is written in, and the reference.
+    pub(crate) written_copies: FxHashMap<u32, ValueId>,
+}
+
+/// Walks over the plan's steps; what is wrong goes to `findings`.
+pub(crate) fn gather(
+    graph: &Graph,
+    table: &OpTable,
+    plan: &Plan,
+    layout: &mut Layout,
+    findings: &mut Findings<'_>,
+) -> Demands {
+    let mut gather = Gather {
+        graph,
+        table,
+        plan,
+        layout,
+        findings,
+        program: Program::default(),
+        names: Names::new(graph.values.keys()),
+        shared: Names::new(graph.values.keys()),
+        cells: EntitySet::with_capacity(graph.values.len()),
+        written_copies: FxHashMap::default(),
+        handed: FxHashMap::default(),
+        unplaced: FxHashSet::default(),
+        stack: Vec::new(),
+        step: 0,
+    };
+    gather.run();
+    Demands {
+        program: gather.program,
+        names: gather.names,
+        cells: gather.cells,
+        shared: gather.shared,
+        written_copies: gather.written_copies,
+    }
+}
+
+/// A node with bodies between its first and its last step.
+struct Owner {
+    node: NodeId,
+    class: OpClass,
+    begin: u32,
+    /// Body that is open.
+    body: u32,
+    /// In the order in which they happen, point by point.
+    transfers: Vec<Transfer>,
+    /// Outputs that must be there at the start of every pass.
+    kept: Vec<ValueId>,
+    /// Temporary memory, held from the first step to the last.
+    workspaces: Vec<Item>,
+}
+
+impl Owner {
+    fn at(&self, point: Point) -> SmallVec<[Transfer; 8]> {
+        let first = self.transfers.partition_point(|t| t.at < point);
+        let here = self.transfers[first..].iter();
+        here.take_while(|t| t.at == point).copied().collect()
+    }
+}
+
+struct Gather<'g, 'a> {
+    graph: &'g Graph,
+    table: &'g OpTable,
+    plan: &'g Plan,
+    layout: &'g mut Layout,
+    findings: &'g mut Findings<'a>,
+    program: Program,
+    names: Names,
+    shared: Names,
+    cells: EntitySet<ValueId>,
+    /// Copies that a reference is written in, and the reference.
+    written_copies: FxHashMap<u32, ValueId>,
+    /// Where nodes that have copies find the values that they hand over.
+    handed: FxHashMap<(NodeId, ValueId), SmallVec<[Item; 1]>>,
+    /// Values that were found to have no memory.
+    unplaced: FxHashSet<ValueId>,
+    stack: Vec<Owner>,
+    step: u32,
+}
+
+/// Something that a node reads at a place.
+#[derive(Clone, Copy)]
+struct Reading {
+    anchor: Anchor,
+    item: Item,
+    region: Region,
+}
+
+/// Something that a node writes at a place.
+#[derive(Clone, Copy)]
+struct Writing {
+    item: Item,
+    region: Region,
+    /// The output slot, if it is an output that may lie over an input.
+    output: Option<u32>,
+}
+
+impl Gather<'_, '_> {
+    fn run(&mut self) {
+        self.graph_inputs();
+        for (number, step) in (0u32..).zip(&self.plan.steps) {
+            self.step = number;
+            self.program.starts.push(self.program.ops.len());
+            match step.phase {
+                Phase::Run => {
+                    let subgraph = self.graph.nodes[step.node].subgraph;
+                    if self.graph.subgraphs[subgraph].output == Some(step.node) {
+                        self.results(step.node, subgraph);
+                    } else {
+                        self.node(step.node);
+                    }
+                }
+                Phase::Begin => self.begin(step.node),
+                Phase::Enter(k) => self.enter(k),
+                Phase::End => self.end(),
+            }
+            if self.findings.is_full() {
+                break;
+            }
+        }
+        self.kept_inputs();
+        self.program.starts.push(self.program.ops.len());
+    }
+
+    fn graph_inputs(&mut self) {
+        for value in self.root_inputs() {
+            self.settle(value, None);
+            if self.layout.spot(Item::Value(value)).is_some() {
+                self.program.prologue.push(Op::Write {
+                    item: Item::Value(value),
+                    anchor: Anchor::GraphInput,
+                    carries: None,
+                });
+            }
+        }
+    }
+
+    fn kept_inputs(&mut self) {
+        if !self.plan.options.keep_inputs {
+            return;
+        }
+        for value in self.root_inputs() {
+            if self.layout.spot(Item::Value(value)).is_some() {
+                self.program.ops.push(Op::Read {
+                    item: Item::Value(value),
+                    anchor: Anchor::KeptInput,
+                });
+            }
+        }
+    }
+
+    fn root_inputs(&self) -> Vec<ValueId> {
+        let root = &self.graph.subgraphs[self.graph.root];
+        let data = root.nodes.iter().copied();
+        data.filter(|&n| self.layout.class[n] == OpClass::Input)
+            .flat_map(|n| self.graph.nodes[n].outputs.iter().flatten().copied())
+            .collect()
+    }
+
+    /// Decides where a value lives when its producer's step comes, and that it has memory if it
+    /// needs any. `source` is what it is another name of, if anything.
+    fn settle(&mut self, value: ValueId, source: Option<ValueId>) {
+        if self.layout.outside[value].is_some() || self.layout.spot(Item::Value(value)).is_some() {
+            return;
+        }
+        // A name for bytes outside is outside itself.
+        let inherited = source
+            .filter(|_| self.plan.options.sharing >= Sharing::Views)
+            .and_then(|s| self.layout.outside[s])
+            .filter(|&outside| outside != Outside::Dynamic);
+        if inherited.is_some() {
+            self.layout.outside[value] = inherited;
+            return;
+        }
+        match self.graph.bytes(value) {
+            None => {
+                self.layout.outside[value] = Some(Outside::Dynamic);
+                if !self.layout.dynamic.contains(value) {
+                    self.findings.push(Violation::DynamicList {
+                        value: self.findings.value(value),
+                        listed: false,
+                    });
+                }
+            }
+            Some(0) => {}
+            Some(bytes) => {
+                if self.unplaced.insert(value) {
+                    self.findings.push(Violation::Unplaced {
+                        item: self.findings.item(Item::Value(value)),
+                        bytes,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Where a node finds the value in one of its input slots: in a copy, if it has one.
+    fn source(&self, node: NodeId, slot: u32, value: ValueId) -> Item {
+        let copy = self.layout.copy_at.get(&(node, slot));
+        copy.map_or(Item::Value(value), |&k| Item::Copy(k))
+    }
+
+    /// All places in which a node finds a value that it hands over: its input slots may have
+    /// copies of their own.
+    fn sources(&self, node: NodeId, value: ValueId) -> SmallVec<[Item; 1]> {
+        let copied = self.handed.get(&(node, value));
+        copied.map_or_else(
+            || SmallVec::from_elem(Item::Value(value), 1),
+            SmallVec::clone,
+        )
+    }
+
+    /// The bytes of an item; `None` if it has none in planned memory.
+    fn region(&self, item: Item) -> Option<Region> {
+        let region = self.layout.spot(item)?.region;
+        (region.start < region.end).then_some(region)
+    }
+
+    fn read(&mut self, item: Item, anchor: Anchor) {
+        self.program.ops.push(Op::Read { item, anchor });
+    }
+
+    fn write(&mut self, item: Item, anchor: Anchor, carries: Option<ValueId>) {
+        let write = Op::Write {
+            item,
+            anchor,
+            carries,
+        };
+        self.program.ops.push(write);
+    }
+
+    /// The copies that are made right before a node runs.
+    fn copies(&mut self, node: NodeId) {
+        let Some(copies) = self.layout.copies_of.get(&node).cloned() else {
+            return;
+        };
+        for (slot, &value) in (0u32..).zip(&self.graph.nodes[node].inputs) {
+            if let Some(value) = value {
+                let item = self.source(node, slot, value);
+                let places = self.handed.entry((node, value)).or_default();
+                // Slots without a copy all find the value itself.
+                if places.last() != Some(&item) {
+                    places.push(item);
+                }
+            }
+        }
+        for k in copies {
+            let value = self.plan.copies[k as usize].value;
+            let (from, to) = (Item::Value(value), Item::Copy(k));
+            self.read(from, Anchor::Copy(k));
+            let Some(region) = self.region(to) else {
+                let bytes = self.graph.bytes(value).unwrap_or(0);
+                if bytes > 0 {
+                    let item = self.findings.item(to);
+                    self.findings.push(Violation::Unplaced { item, bytes });
+                }
+                continue;
+            };
+            if !self.coincide(node, from, to, region) {
+                self.write(to, Anchor::Copy(k), None);
+            }
+        }
+    }
+
+    /// Whether two places are the same, so that nothing is copied; a violation if they overlap
+    /// and are not.
+    fn coincide(&mut self, node: NodeId, from: Item, to: Item, region: Region) -> bool {
+        let Some(source) = self.region(from) else {
+            return false;
+        };
+        let same = source.memory == region.memory && source.start == region.start;
+        if !same && source.meets(&region) {
+            self.findings.push(Violation::PartialOverlap {
+                site: self.findings.site(self.step, node),
+                from: self.findings.item(from),
+                source_region: source,
+                to: self.findings.item(to),
+                region,
+            });
+        }
+        same
+    }
+
+    /// A value becomes another name of the bytes of `source`, which begin where it begins.
+    fn name(&mut self, value: ValueId, source: Region, region: Region, anchor: Anchor) {
+        self.program.ops.push(Op::Name { value, anchor });
+        let from = source.end - source.start;
+        if from < region.end - region.start {
+            let extend = Op::Extend {
+                value,
+                from,
+                anchor,
+            };
+            self.program.ops.push(extend);
+        }
+    }
+
+    /// Two values may be members of one storage though the options allow no more than views.
+    fn share(&mut self, to: ValueId, from: ValueId) {
+        if self.plan.options.sharing >= Sharing::Views {
+            self.shared.same(to, from);
+        }
+    }
+
+    /// `to` has the bytes of `from` in every run, if `from` cannot change behind its back.
+    fn same(&mut self, to: ValueId, from: ValueId) {
+        if self.layout.outside[from] != Some(Outside::Variable) {
+            self.names.same(to, from);
+        }
+    }
+
+    fn node(&mut self, id: NodeId) {
+        let effects = self.table.effects(self.graph, id);
+        let node = &self.graph.nodes[id];
+        self.copies(id);
+        let mut readings = self.inputs(id, &effects);
+        let mut writings = self.workspaces(id, &effects);
+        let mut named = Vec::new();
+        for (slot, &value) in (0u32..).zip(&node.outputs) {
+            let Some(value) = value else { continue };
+            let anchor = Anchor::Output(slot);
+            let reference = effects.refs.iter().find(|a| a.output == slot);
+            let view = effects.view_of(slot).filter(|_| reference.is_none());
+            let input = |k: u32| node.input(k as usize);
+            let source = view.or(reference.map(|a| a.input)).and_then(input);
+            if let Some(alias) = reference {
+                self.reference(id, value, alias);
+            }
+            match (view, source) {
+                (Some(_), Some(from)) => {
+                    self.settle(value, source);
+                    self.same(value, from);
+                    self.share(value, from);
+                }
+                _ => self.settle(value, None),
+            }
+            let Some(region) = self.region(Item::Value(value)) else {
+                continue;
+            };
+            self.alignment(
+                id,
+                Item::Value(value),
+                effects.output_align.get(slot as usize),
+            );
+            if let (Some(k), Some(from)) = (view, source) {
+                let from = self.source(id, k, from);
+                if self.coincide(id, from, Item::Value(value), region) {
+                    let source = self.region(from).unwrap_or(region);
+                    named.push((value, source, region, anchor));
+                    readings.push(Reading {
+                        anchor,
+                        item: Item::Value(value),
+                        region,
+                    });
+                    continue;
+                }
+            }
+            writings.push(Writing {
+                item: Item::Value(value),
+                region,
+                output: Some(slot),
+            });
+        }
+        for (value, source, region, anchor) in named {
+            self.name(value, source, region, anchor);
+        }
+        for w in &writings {
+            let anchor = match (w.item, w.output) {
+                (_, Some(slot)) => Anchor::Output(slot),
+                (Item::Workspace(_, k), None) => Anchor::Workspace(k),
+                _ => continue,
+            };
+            self.write(w.item, anchor, None);
+        }
+        self.apart(id, &effects, &readings, &mut writings);
+    }
+
+    /// The reads of a node, and where they happen.
+    fn inputs(&mut self, id: NodeId, effects: &Effects) -> Vec<Reading> {
+        let mut readings = Vec::new();
+        for (slot, &value) in (0u32..).zip(&self.graph.nodes[id].inputs) {
+            let Some(value) = value else { continue };
+            let viewed = || effects.views.iter().any(|a| a.input == slot);
+            let unread = self.plan.options.sharing >= Sharing::Views
+                && effects.shape_only.contains(&slot)
+                && !viewed();
+            if unread {
+                continue;
+            }
+            self.input(id, effects, slot, value, &mut readings);
+        }
+        readings
+    }
+
+    /// One input is read.
+    fn input(
+        &mut self,
+        id: NodeId,
+        effects: &Effects,
+        slot: u32,
+        value: ValueId,
+        readings: &mut Vec<Reading>,
+    ) {
+        let item = self.source(id, slot, value);
+        let anchor = Anchor::Input(slot);
+        self.read(item, anchor);
+        if let Some(region) = self.region(item) {
+            self.alignment(id, item, effects.input_align.get(slot as usize));
+            readings.push(Reading {
+                anchor,
+                item,
+                region,
+            });
+        }
+    }
+
+    fn alignment(&mut self, id: NodeId, item: Item, align: Option<&u64>) {
+        let (Some(spot), Some(&align)) = (self.layout.spot(item), align) else {
+            return;
+        };
+        // The base of the memory is aligned as its storage says.
+        let base = self.plan.storages[spot.storage].align;
+        let start = spot.region.start;
+        if align > base || !start.is_multiple_of(align.max(1)) {
+            let item = self.findings.item(item).name;
+            let node = self.findings.node(id).name;
+            self.findings.push(Violation::Misaligned {
+                what: format!("{item}, as {node} needs it,"),
+                offset: start,
+                align,
+            });
+        }
+    }
+
+    fn workspaces(&mut self, id: NodeId, effects: &Effects) -> Vec<Writing> {
+        let mut writings = Vec::new();
+        for (k, scratch) in (0u32..).zip(&effects.scratch) {
+            if scratch.size == 0 {
+                continue;
+            }
+            let item = Item::Workspace(id, k);
+            let Some(region) = self.region(item) else {
+                self.findings.push(Violation::Unplaced {
+                    item: self.findings.item(item),
+                    bytes: scratch.size,
+                });
+                continue;
+            };
+            self.alignment(id, item, Some(&scratch.align));
+            writings.push(Writing {
+                item,
+                region,
+                output: None,
+            });
+        }
+        writings
+    }
+
+    /// A reference is written in the memory of its input, and that memory may be written.
+    fn reference(&mut self, id: NodeId, output: ValueId, alias: &Alias) {
+        let Some(input) = self.graph.nodes[id].input(alias.input as usize) else {
+            return;
+        };
+        let item = self.source(id, alias.input, input);
+        let copied = matches!(item, Item::Copy(_));
+        let outside = self.layout.outside[input];
+        let anchor = Anchor::Input(alias.input);
+        if let (Some(Outside::Constant | Outside::CallerInput), false) = (outside, copied) {
+            self.findings.push(Violation::OutsideWritten {
+                site: self.findings.site(self.step, id),
+                output: self.findings.value(output),
+                anchor,
+                input: self.findings.value(input),
+                outside: outside.unwrap_or(Outside::Constant),
+            });
+            return;
+        }
+        let place = self.region(Item::Value(output));
+        let here = match outside {
+            // What is written in a variable's memory is the variable.
+            Some(Outside::Variable) => {
+                let here = place.is_none() && !copied;
+                if here {
+                    self.layout.outside[output] = outside;
+                }
+                here
+            }
+            Some(Outside::Dynamic) => true,
+            _ => match (place, self.region(item)) {
+                (Some(to), Some(from)) => to.memory == from.memory && to.start == from.start,
+                (None, None) => true,
+                _ => self.graph.bytes(output).is_none_or(|bytes| bytes == 0),
+            },
+        };
+        match item {
+            Item::Copy(k) => {
+                self.written_copies.insert(k, output);
+            }
+            _ => self.shared.same(output, input),
+        }
+        if !here {
+            self.findings.push(Violation::RefElsewhere {
+                site: self.findings.site(self.step, id),
+                output: self.findings.value(output),
+                anchor,
+                input: self.findings.value(input),
+            });
+        }
+    }
+
+    /// What a node writes meets neither what else it writes nor, unless its operator allows it,
+    /// what it reads.
+    fn apart(
+        &mut self,
+        id: NodeId,
+        effects: &Effects,
+        readings: &[Reading],
+        writings: &mut [Writing],
+    ) {
+        writings.sort_unstable_by_key(|w| w.region);
+        for pair in writings.windows(2) {
+            let (a, b) = (pair[0].region, pair[1].region);
+            if a.meets(&b) {
+                self.findings.push(Violation::OutputsOverlap {
+                    site: self.findings.site(self.step, id),
+                    first: self.findings.item(pair[0].item),
+                    second: self.findings.item(pair[1].item),
+                    region: Region {
+                        memory: a.memory,
+                        start: b.start,
+                        end: a.end.min(b.end),
+                    },
+                });
+                // Without order among the writes the search below finds nothing sensible.
+                return;
+            }
+        }
+        for r in readings {
+            // Writes are disjoint and sorted, so their ends ascend as well.
+            let first = writings.partition_point(|w| {
+                (w.region.memory, w.region.end) <= (r.region.memory, r.region.start)
+            });
+            let meeting = writings[first..]
+                .iter()
+                .take_while(|w| w.region.meets(&r.region));
+            for w in meeting {
+                if allowed(effects, r, w, readings) {
+                    continue;
+                }
+                let value = match r.item {
+                    Item::Copy(k) => self.plan.copies[k as usize].value,
+                    Item::Value(value) => value,
+                    Item::Workspace(..) => continue,
+                };
+                self.findings.push(Violation::OverInput {
+                    site: self.findings.site(self.step, id),
+                    item: self.findings.item(w.item),
+                    region: w.region,
+                    anchor: r.anchor,
+                    value: self.findings.value(value),
+                });
+                if self.findings.is_full() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, id: NodeId) {
+        let class = self.layout.class[id];
+        let effects = self.table.effects(self.graph, id);
+        let node = &self.graph.nodes[id];
+        let mut transfers = transfers(self.graph, id, class);
+        transfers.sort_by_key(|t| t.at);
+        let mut owner = Owner {
+            node: id,
+            class,
+            begin: self.step,
+            body: 0,
+            transfers,
+            kept: Vec::new(),
+            workspaces: Vec::new(),
+        };
+        for &value in node.outputs.iter().flatten() {
+            self.settle(value, None);
+        }
+        self.copies(id);
+        let first = owner.at(Point::Begin);
+        for t in &first {
+            self.transfer(&owner, id, t);
+        }
+        // What is not handed over the owner reads itself, all through the step.
+        let handed: FxHashSet<ValueId> = first.iter().filter_map(|t| t.from).collect();
+        let mut readings = Vec::new();
+        for (slot, &value) in (0u32..).zip(&node.inputs) {
+            let Some(value) = value.filter(|v| !handed.contains(v)) else {
+                continue;
+            };
+            let unread =
+                self.plan.options.sharing >= Sharing::Views && effects.shape_only.contains(&slot);
+            if !unread {
+                self.input(id, &effects, slot, value, &mut readings);
+            }
+        }
+        let mut writings = self.workspaces(id, &effects);
+        for w in &writings {
+            if let Item::Workspace(_, k) = w.item {
+                self.write(w.item, Anchor::Workspace(k), None);
+                owner.workspaces.push(w.item);
+            }
+        }
+        self.apart(id, &effects, &readings, &mut writings);
+        if class.repeats() {
+            self.keep(&mut owner, &first);
+        }
+        let mark = match class {
+            OpClass::Branch => Mark::Fork(u32::try_from(node.bodies.len()).unwrap_or(u32::MAX)),
+            _ => Mark::Repeat,
+        };
+        if class != OpClass::Call {
+            self.program.marks.insert(self.step, mark);
+        }
+        self.stack.push(owner);
+    }
+
+    /// What a node that repeats keeps from pass to pass: states, which have their start values
+    /// now, and what is filled bit by bit, which takes its bytes now.
+    fn keep(&mut self, owner: &mut Owner, first: &[Transfer]) {
+        let states: FxHashSet<ValueId> = first.iter().filter_map(|t| t.to).collect();
+        let handed_back: FxHashSet<ValueId> = owner
+            .transfers
+            .iter()
+            .filter(|t| matches!(t.at, Point::Leave(_)))
+            .filter_map(|t| t.to)
+            .collect();
+        for &value in self.graph.nodes[owner.node].outputs.iter().flatten() {
+            if states.contains(&value) {
+                self.cells.insert(value);
+                self.read(Item::Value(value), Anchor::State);
+            } else if handed_back.contains(&value) || owner.class == OpClass::Opaque {
+                self.program.ops.push(Op::Open { value });
+            } else {
+                continue;
+            }
+            owner.kept.push(value);
+        }
+    }
+
+    fn enter(&mut self, k: u32) {
+        let Some(mut owner) = self.stack.pop() else {
+            return;
+        };
+        owner.body = k;
+        match owner.class {
+            OpClass::Branch => {
+                self.program.marks.insert(self.step, Mark::Way(k));
+            }
+            OpClass::Call => {}
+            _ => {
+                self.program.marks.insert(self.step, Mark::Pass(k));
+            }
+        }
+        if owner.class == OpClass::Opaque {
+            self.reread(owner.node);
+        }
+        for t in owner.at(Point::Enter(k)) {
+            self.transfer(&owner, owner.node, &t);
+        }
+        // Inputs of the body that nothing is handed to need memory all the same.
+        let body = self.graph.nodes[owner.node].bodies[k as usize].graph;
+        for &data in &self.graph.subgraphs[body].nodes {
+            if self.layout.class[data] == OpClass::Input {
+                for &value in self.graph.nodes[data].outputs.iter().flatten() {
+                    if self.layout.outside[value].is_none() {
+                        self.settle(value, None);
+                    }
+                }
+            }
+        }
+        self.stack.push(owner);
+    }
+
+    /// An owner of unknown kind reads its inputs whenever it likes.
+    fn reread(&mut self, id: NodeId) {
+        for (slot, &value) in (0u32..).zip(&self.graph.nodes[id].inputs) {
+            if let Some(value) = value {
+                let item = self.source(id, slot, value);
+                self.read(item, Anchor::Input(slot));
+            }
+        }
+    }
+
+    /// The step of a subgraph's output node: it reads all results, and the owner takes them.
+    fn results(&mut self, id: NodeId, subgraph: SubgraphId) {
+        self.copies(id);
+        for (slot, &value) in (0u32..).zip(&self.graph.nodes[id].inputs) {
+            if let Some(value) = value {
+                let item = self.source(id, slot, value);
+                self.read(item, Anchor::Input(slot));
+            }
+        }
+        if subgraph == self.graph.root {
+            self.caller_memory(id);
+            return;
+        }
+        let Some(owner) = self.stack.pop() else {
+            return;
+        };
+        for t in owner.at(Point::Leave(owner.body)) {
+            self.transfer(&owner, id, &t);
+        }
+        for &value in &owner.kept {
+            self.read(Item::Value(value), Anchor::State);
+        }
+        self.stack.push(owner);
+    }
+
+    fn end(&mut self) {
+        let Some(owner) = self.stack.pop() else {
+            return;
+        };
+        let handed_back: FxHashSet<ValueId> = owner.transfers.iter().filter_map(|t| t.to).collect();
+        if owner.class == OpClass::Opaque {
+            self.reread(owner.node);
+        }
+        for (slot, &value) in (0u32..).zip(&self.graph.nodes[owner.node].outputs) {
+            let Some(value) = value else { continue };
+            if owner.class == OpClass::Opaque {
+                self.read(Item::Value(value), Anchor::Output(slot));
+            } else if !handed_back.contains(&value) && self.region(Item::Value(value)).is_some() {
+                self.write(Item::Value(value), Anchor::Output(slot), None);
+            }
+        }
+        for &item in &owner.workspaces {
+            let span = Span {
+                first: owner.begin,
+                last: self.step,
+            };
+            self.program.held.push((item, span));
+        }
+        match owner.class {
+            OpClass::Call => self.unite_results(&owner),
+            OpClass::Branch => {
+                self.unite_results(&owner);
+                let bodies = self.graph.nodes[owner.node].bodies.len();
+                let ways = u32::try_from(bodies).unwrap_or(u32::MAX);
+                self.program.marks.insert(self.step, Mark::Join(ways));
+            }
+            _ => {
+                self.unite_states(&owner);
+                self.program.marks.insert(self.step, Mark::Until);
+                let repeat = Repeat {
+                    end: self.step,
+                    kept: owner.kept,
+                };
+                self.program.repeats.insert(owner.begin, repeat);
+            }
+        }
+    }
+
+    /// An output that every body gives the same bytes has these bytes.
+    fn unite_results(&mut self, owner: &Owner) {
+        let bodies = self.graph.nodes[owner.node].bodies.len();
+        let mut results: FxHashMap<ValueId, (usize, Option<ValueId>)> = FxHashMap::default();
+        for t in &owner.transfers {
+            if let (Point::Leave(_), Some(from), Some(to)) = (t.at, t.from, t.to) {
+                let variable = self.layout.outside[from] == Some(Outside::Variable);
+                let name = Some(self.names.of(from)).filter(|_| !variable);
+                let entry = results.entry(to).or_insert((0, name));
+                entry.0 += 1;
+                entry.1 = entry.1.filter(|_| entry.1 == name);
+            }
+        }
+        for &to in self.graph.nodes[owner.node].outputs.iter().flatten() {
+            if let Some(&(n, Some(name))) = results.get(&to)
+                && n == bodies
+            {
+                self.names.same(to, name);
+            }
+        }
+    }
+
+    /// A state that every pass hands on as it got it has the bytes of its start value.
+    fn unite_states(&mut self, owner: &Owner) {
+        let mut states: FxHashMap<ValueId, State> = FxHashMap::default();
+        for t in &owner.transfers {
+            let (Some(from), Some(to)) = (t.from, t.to) else {
+                continue;
+            };
+            match t.at {
+                Point::Begin => {
+                    let starts = &mut states.entry(to).or_default().starts;
+                    starts.push(from);
+                }
+                Point::Enter(_) => {
+                    if let Some(state) = states.get_mut(&from) {
+                        state.formals.push(to);
+                    }
+                }
+                Point::Leave(_) => {
+                    if let Some(state) = states.get_mut(&to) {
+                        state.results.push(from);
+                    }
+                }
+            }
+        }
+        for &output in self.graph.nodes[owner.node].outputs.iter().flatten() {
+            let Some(state) = states.get(&output) else {
+                continue;
+            };
+            let &[start] = &state.starts[..] else {
+                continue;
+            };
+            if self.layout.outside[start] == Some(Outside::Variable) {
+                continue;
+            }
+            let mut same: SmallVec<[ValueId; 4]> =
+                state.formals.iter().map(|&f| self.names.of(f)).collect();
+            same.push(self.names.of(start));
+            if state
+                .results
+                .iter()
+                .all(|&r| same.contains(&self.names.of(r)))
+            {
+                for &formal in &state.formals {
+                    self.names.same(formal, start);
+                }
+                self.names.same(output, start);
+            }
+        }
+    }
+
+    /// One value passes from one side of a subgraph's border to the other. `reader` is the node
+    /// whose inputs are handed over: the owner, or the output node of the body.
+    fn transfer(&mut self, owner: &Owner, reader: NodeId, t: &Transfer) {
+        let sources = t.from.map(|from| self.sources(reader, from));
+        let handover = t.to.map_or(Anchor::Taken, Anchor::Handover);
+        for &item in sources.iter().flatten() {
+            self.read(item, handover);
+        }
+        let Some(to) = t.to else { return };
+        let once = matches!(owner.class, OpClass::Branch | OpClass::Call);
+        if let (Pass::View, Some(from)) = (t.pass, t.from) {
+            self.settle(to, t.from);
+            self.share(to, from);
+        } else {
+            self.settle(to, None);
+        }
+        if let (true, Point::Enter(_), Some(from)) = (once, t.at, t.from) {
+            self.same(to, from);
+        }
+        let Some(region) = self.region(Item::Value(to)) else {
+            return;
+        };
+        if t.pass == Pass::Append {
+            // The slices that are there already must have stayed.
+            self.read(Item::Value(to), Anchor::State);
+        }
+        let mut source = None;
+        for &item in sources.iter().flatten() {
+            let same = self.coincide(reader, item, Item::Value(to), region);
+            if same && matches!(t.pass, Pass::Slice | Pass::Append) {
+                self.findings.push(Violation::PartialOverlap {
+                    site: self.findings.site(self.step, reader),
+                    from: self.findings.item(item),
+                    source_region: region,
+                    to: self.findings.item(Item::Value(to)),
+                    region,
+                });
+            } else if same {
+                source = self.region(item);
+            }
+        }
+        match (t.pass, source) {
+            (Pass::View | Pass::Move, Some(source)) => self.name(to, source, region, handover),
+            (Pass::View | Pass::Move, None) => self.write(Item::Value(to), handover, t.from),
+            (Pass::Append, _) => {}
+            (Pass::Slice | Pass::Make | Pass::Take, _) => {
+                self.write(Item::Value(to), handover, None);
+            }
+        }
+    }
+
+    /// Graph outputs that the caller owns have one storage each, and nothing else has.
+    fn caller_memory(&mut self, id: NodeId) {
+        let user = self.plan.options.outputs == Placement::User;
+        let mut held: FxHashMap<StorageId, u32> = FxHashMap::default();
+        for (slot, &value) in (0u32..).zip(&self.graph.nodes[id].inputs) {
+            let Some(value) = value.filter(|_| user) else {
+                continue;
+            };
+            let Some(spot) = self.layout.spot(self.source(id, slot, value)) else {
+                continue;
+            };
+            let caller = self.plan.storages[spot.storage].place == Place::Caller;
+            if !caller || spot.region.start != 0 || held.insert(spot.storage, slot).is_some() {
+                let what = format!("output {slot}, {}", self.findings.value(value));
+                self.findings.push(Violation::WrongMemory { what });
+            }
+        }
+        for (storage, s) in &self.plan.storages {
+            if s.place == Place::Caller && !held.contains_key(&storage) {
+                let what = self.findings.storage(storage).name;
+                self.findings.push(Violation::WrongMemory { what });
+            }
+        }
+    }
+}
+
+/// One state of a loop, and what is handed into and out of it.
+#[derive(Default)]
+struct State {
+    starts: SmallVec<[ValueId; 1]>,
+    formals: SmallVec<[ValueId; 1]>,
+    results: SmallVec<[ValueId; 1]>,
+}
+
+/// Whether the operator allows a write over what is read: an output that takes over an input
+/// which starts at the same byte, or another input there that is read element by element
+/// where it is written.
+fn allowed(effects: &Effects, reading: &Reading, writing: &Writing, readings: &[Reading]) -> bool {
+    let (Anchor::Input(input), Some(output)) = (reading.anchor, writing.output) else {
+        return false;
+    };
+    let starts = |region: Region| {
+        region.memory == writing.region.memory && region.start == writing.region.start
+    };
+    if !starts(reading.region) {
+        return false;
+    }
+    let alias = Alias { output, input };
+    if effects.refs.contains(&alias) || effects.in_place.contains(&alias) {
+        return true;
+    }
+    // Another input is taken over; this one must be read in step with the write.
+    let taken = |a: &Alias| {
+        let slot = Anchor::Input(a.input);
+        a.output == output
+            && readings
+                .iter()
+                .any(|r| r.anchor == slot && starts(r.region))
+    };
+    effects.aligned.contains(&alias)
+        && (effects.refs.iter().any(taken) || effects.in_place.iter().any(taken))
+}

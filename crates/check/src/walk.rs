@@ -1,0 +1,268 @@
+//! The simulation: the program runs on the machine, every branch from the same state, every loop
+//! body once from a state that is right for all its passes.
+
+use tenure_graph::ValueId;
+use tenure_graph::plan::{Item, Plan};
+
+use crate::demands::Demands;
+use crate::findings::Findings;
+use crate::layout::{Layout, Spot};
+use crate::machine::{Machine, NameSet, Writer};
+use crate::program::{Mark, Op};
+use crate::violation::{Anchor, Found, Region, Violation};
+
+/// Runs the program; what is wrong goes to `findings`. Returns the number of accesses.
+pub(crate) fn run(
+    plan: &Plan,
+    layout: &Layout,
+    demands: &mut Demands,
+    findings: &mut Findings<'_>,
+) -> u64 {
+    let program = std::mem::take(&mut demands.program);
+    let mut walk = Walk {
+        plan,
+        layout,
+        demands,
+        findings,
+        machine: Machine::default(),
+        step: 0,
+        accesses: 0,
+    };
+    for op in &program.prologue {
+        walk.op(op);
+    }
+    for step in (0u32..).take(plan.steps.len()) {
+        walk.step = step;
+        let mark = program.marks.get(&step).copied();
+        match mark {
+            Some(Mark::Way(k)) if k > 0 => walk.machine.end_way(),
+            Some(Mark::Pass(k)) if k > 0 => walk.machine.rewind(),
+            Some(Mark::Join(ways)) if ways > 1 => {
+                walk.machine.end_way();
+                walk.machine.join();
+            }
+            Some(Mark::Until) => {
+                walk.machine.rewind();
+                walk.machine.unmark();
+            }
+            _ => {}
+        }
+        for op in program.range(step, step.saturating_add(1)) {
+            walk.op(op);
+        }
+        match mark {
+            Some(Mark::Fork(ways)) if ways > 1 => walk.machine.mark(),
+            Some(Mark::Repeat) => {
+                if let Some(repeat) = program.repeats.get(&step) {
+                    // What any pass may write is lost, except what is kept from pass to pass.
+                    for at in step.saturating_add(1)..repeat.end {
+                        for op in program.range(at, at.saturating_add(1)) {
+                            walk.spoil(op, at);
+                        }
+                    }
+                    for &value in &repeat.kept {
+                        walk.name(value);
+                    }
+                }
+                walk.machine.mark();
+            }
+            _ => {}
+        }
+        if walk.findings.is_full() {
+            break;
+        }
+    }
+    for &(item, span) in &program.held {
+        walk.held_throughout(item, span.first, span.last);
+    }
+    walk.accesses
+}
+
+struct Walk<'w, 'a> {
+    plan: &'w Plan,
+    layout: &'w Layout,
+    demands: &'w mut Demands,
+    findings: &'w mut Findings<'a>,
+    machine: Machine,
+    step: u32,
+    accesses: u64,
+}
+
+impl Walk<'_, '_> {
+    fn op(&mut self, op: &Op) {
+        match *op {
+            Op::Read { item, anchor } => self.read(item, anchor),
+            Op::Write {
+                item,
+                anchor,
+                carries,
+            } => {
+                self.accesses += 1;
+                if let Some(spot) = self.layout.spot(item) {
+                    self.alive(item, anchor, spot);
+                    let names = self.names(item, carries);
+                    let writer = self.writer(item);
+                    let region = spot.region;
+                    self.machine.write(region, region.start, names, writer);
+                }
+            }
+            Op::Name { value, anchor } => {
+                self.accesses += 1;
+                if let Some(spot) = self.layout.spot(Item::Value(value)) {
+                    self.alive(Item::Value(value), anchor, spot);
+                    self.name(value);
+                }
+            }
+            Op::Extend {
+                value,
+                from,
+                anchor,
+            } => {
+                let item = Item::Value(value);
+                if let Some(spot) = self.layout.spot(item) {
+                    self.alive(item, anchor, spot);
+                    let names = self.names(item, None);
+                    let writer = self.writer(item);
+                    let (region, base) = rest(spot.region, from);
+                    self.machine.write(region, base, names, writer);
+                }
+            }
+            Op::Open { value } => {
+                let item = Item::Value(value);
+                if let Some(spot) = self.layout.spot(item) {
+                    let names = self.names(item, None);
+                    let writer = self.writer(item);
+                    let region = spot.region;
+                    self.machine.write(region, region.start, names, writer);
+                }
+            }
+        }
+    }
+
+    /// Makes the machine forget what an operation of a later pass may overwrite.
+    fn spoil(&mut self, op: &Op, step: u32) {
+        let (item, from) = match *op {
+            Op::Write { item, .. } => (item, 0),
+            Op::Open { value } => (Item::Value(value), 0),
+            Op::Extend { value, from, .. } => (Item::Value(value), from),
+            Op::Read { .. } | Op::Name { .. } => return,
+        };
+        if let Some(spot) = self.layout.spot(item) {
+            let (region, base) = rest(spot.region, from);
+            let writer = Writer { item, step };
+            self.machine.write(region, base, NameSet::new(), writer);
+        }
+    }
+
+    fn read(&mut self, item: Item, anchor: Anchor) {
+        if anchor != Anchor::State {
+            self.accesses += 1;
+        }
+        let (Some(spot), Some(value)) = (self.layout.spot(item), self.value(item)) else {
+            return;
+        };
+        if anchor != Anchor::State {
+            self.alive(item, anchor, spot);
+        }
+        let name = self.demands.names.of(value);
+        if let Some((wrong, writer)) = self.machine.wrong(spot.region, name) {
+            let found = writer.map_or(Found::Nothing, |w| Found::Item {
+                item: self.findings.item(w.item),
+                step: w.step,
+            });
+            self.findings.push(Violation::WrongBytes {
+                site: self.site(),
+                anchor,
+                value: self.findings.value(value),
+                region: spot.region,
+                wrong,
+                found,
+            });
+        }
+    }
+
+    fn name(&mut self, value: ValueId) {
+        if let Some(spot) = self.layout.spot(Item::Value(value)) {
+            let name = self.demands.names.of(value);
+            let writer = self.writer(Item::Value(value));
+            if spot.region.start < spot.region.end {
+                self.machine.name(spot.region, name, writer);
+            }
+        }
+    }
+
+    /// The value whose bytes an item has; `None` for workspaces.
+    fn value(&self, item: Item) -> Option<ValueId> {
+        match item {
+            Item::Value(value) => Some(value),
+            Item::Copy(k) => self.plan.copies.get(k as usize).map(|c| c.value),
+            Item::Workspace(..) => None,
+        }
+    }
+
+    /// The names of the bytes that are written to an item.
+    ///
+    /// The state of a loop changes its bytes from pass to pass, so its name may stand in the
+    /// state's own place alone: a copy elsewhere would keep the name when the bytes are no longer
+    /// those of the state.
+    fn names(&mut self, item: Item, carries: Option<ValueId>) -> NameSet {
+        let own = self.value(item).map(|v| self.demands.names.of(v));
+        let carried = carries.map(|v| self.demands.names.of(v));
+        let carried = carried.filter(|&v| !self.demands.cells.contains(v));
+        let mut names: NameSet = own.into_iter().chain(carried).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    fn writer(&self, item: Item) -> Writer {
+        let step = self.step;
+        Writer { item, step }
+    }
+
+    fn site(&self) -> crate::violation::Site {
+        let node = self.plan.steps[self.step as usize].node;
+        self.findings.site(self.step, node)
+    }
+
+    /// A violation unless the storage's stated life covers the step.
+    fn alive(&mut self, item: Item, anchor: Anchor, spot: Spot) {
+        let life = &self.plan.storages[spot.storage].life;
+        let span = life.get(life.partition_point(|s| s.last < self.step));
+        if span.is_none_or(|s| s.first > self.step) {
+            self.findings.push(Violation::LifeTooShort {
+                site: self.site(),
+                anchor,
+                item: self.findings.item(item),
+                storage: spot.storage,
+            });
+        }
+    }
+
+    /// A violation unless one span of the storage's life covers all steps from `first` to `last`.
+    fn held_throughout(&mut self, item: Item, first: u32, last: u32) {
+        let Some(spot) = self.layout.spot(item) else {
+            return;
+        };
+        let life = &self.plan.storages[spot.storage].life;
+        let span = life.get(life.partition_point(|s| s.last < first));
+        if span.is_none_or(|s| s.first > first || s.last < last) {
+            self.step = last;
+            self.findings.push(Violation::LifeTooShort {
+                site: self.site(),
+                anchor: Anchor::Workspace(match item {
+                    Item::Workspace(_, k) => k,
+                    Item::Value(_) | Item::Copy(_) => 0,
+                }),
+                item: self.findings.item(item),
+                storage: spot.storage,
+            });
+        }
+    }
+}
+
+/// The bytes of a region from its byte `from` on, and where the whole begins.
+fn rest(region: Region, from: u64) -> (Region, u64) {
+    let start = region.start.saturating_add(from).min(region.end);
+    (Region { start, ..region }, region.start)
+}
