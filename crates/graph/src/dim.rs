@@ -40,7 +40,7 @@ impl Dim {
     }
 
     /// The dimension that a formula gives.
-    fn from_expr(expr: crate::dim_expr::DimExpr) -> Self {
+    pub(crate) fn from_expr(expr: crate::dim_expr::DimExpr) -> Self {
         if !expr.names().is_empty() {
             return Dim::Formula(Arc::new(expr));
         }

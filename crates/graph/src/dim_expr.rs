@@ -125,6 +125,31 @@ pub(crate) fn lifted(n: i128) -> SymExpr {
     }))
 }
 
+/// An expression whose constants are all symbols.
+pub(crate) fn lift_constants(expr: &SymExpr) -> SymExpr {
+    map_leaves(expr, &|leaf| match leaf {
+        SymExpr::Value(n) => lifted(i128::from(*n)),
+        _ => leaf.clone(),
+    })
+}
+
+/// An expression whose numbers and symbols are replaced.
+pub(crate) fn map_leaves(expr: &SymExpr, leaf: &dyn Fn(&SymExpr) -> SymExpr) -> SymExpr {
+    let go = |e: &SymExpr| Arc::new(map_leaves(e, leaf));
+    match expr {
+        SymExpr::Value(_) | SymExpr::Var(_) => leaf(expr),
+        SymExpr::Neg(a) => SymExpr::Neg(go(a)),
+        SymExpr::Add(a, b) => SymExpr::Add(go(a), go(b)),
+        SymExpr::Sub(a, b) => SymExpr::Sub(go(a), go(b)),
+        SymExpr::Mul(a, b) => SymExpr::Mul(go(a), go(b)),
+        SymExpr::Div(a, b) => SymExpr::Div(go(a), go(b)),
+        SymExpr::DivCeil(a, b) => SymExpr::DivCeil(go(a), go(b)),
+        SymExpr::Max(a, b) => SymExpr::Max(go(a), go(b)),
+        SymExpr::Min(a, b) => SymExpr::Min(go(a), go(b)),
+        SymExpr::Broadcast(a, b) => SymExpr::Broadcast(go(a), go(b)),
+    }
+}
+
 /// The number that an expression is, if it is one.
 pub(crate) fn constant(expr: &SymExpr) -> Option<i128> {
     match expr {

@@ -30,6 +30,7 @@ pub mod json;
 mod link;
 pub mod plan;
 pub mod plan_file;
+pub mod shapes;
 pub mod verify;
 
 pub use attr::{Attr, Attrs, INLINE_BYTES, Tensor, TensorData};

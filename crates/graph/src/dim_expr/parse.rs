@@ -52,7 +52,7 @@ impl Parser<'_> {
         let mut left = self.product(depth)?;
         loop {
             if self.take("+") {
-                left = left + self.product(depth)?;
+                left += self.product(depth)?;
             } else if self.take("-") {
                 left = left - self.product(depth)?;
             } else {

@@ -1,0 +1,676 @@
+//! Operators that move elements without changing them: reshaping, transposing, joining and
+//! cutting.
+
+use rten_shape_inference::ops;
+use rten_shape_inference::{SymExpr, SymTensor};
+
+use super::arithmetic::{broadcast, count, num, product, same_dim};
+use crate::DType;
+use crate::dim_expr::{self, constant};
+use crate::shapes::adapter::Numbers;
+use crate::shapes::context::{Answer, Context, Refusal, Rule, impossible};
+use crate::shapes::fact;
+
+pub(super) fn find(op: &str) -> Option<Rule> {
+    Some(match op {
+        "Reshape" => reshape,
+        "Flatten" => flatten,
+        "Shape" => shape,
+        "Size" => size,
+        "Transpose" => transpose,
+        "Squeeze" => squeeze,
+        "Unsqueeze" => unsqueeze,
+        "Concat" => concat,
+        "Split" => split,
+        "Slice" => slice,
+        "Expand" => expand,
+        "Tile" => tile,
+        "Pad" => pad,
+        "DepthToSpace" => depth_to_space,
+        "SpaceToDepth" => space_to_depth,
+        "CenterCropPad" => center_crop_pad,
+        "Col2Im" => col2im,
+        _ => return None,
+    })
+}
+
+/// A list of integers that newer versions take as input `input` and older ones as attribute
+/// `attr`: `None` when it is there and not known, `Some(None)` when it is not there.
+pub(super) fn list(c: &Context<'_>, input: usize, attr: &str) -> Option<Option<Vec<i64>>> {
+    if c.has(input) {
+        return c.ints(input).map(Some);
+    }
+    Some(c.int_list(attr))
+}
+
+/// Position of each of some axes.
+pub(super) fn axes(axes: &[i64], c: &Context<'_>, rank: usize) -> Result<Vec<usize>, Refusal> {
+    axes.iter().map(|&a| c.axis(a, rank)).collect()
+}
+
+/// Integers as known contents.
+pub(super) fn vector(ints: &[i64]) -> SymTensor {
+    SymTensor::from_vec(ints.iter().map(|&n| num(n)).collect())
+}
+
+fn reshape(c: &mut Context<'_>) -> Answer {
+    let dtype = c.dtype(0);
+    let target = match c.tensors.get(1) {
+        Some(Some(target)) => target.clone(),
+        _ => match c.int_list("shape") {
+            Some(shape) => vector(&shape),
+            None => return impossible("neither an input nor an attribute gives the shape"),
+        },
+    };
+    c.set_dtype(0, dtype);
+    let data = c.tensor(0)?.clone();
+    if let (Some(have), Some(want)) = (fact::dims(&data), target.values())
+        && let Some(want) = want.iter().map(constant).collect::<Option<Vec<_>>>()
+    {
+        check_reshape(&have, &want, c.int("allowzero", 0) != 0)?;
+    }
+    let rule = ops::Reshape {
+        allow_zero: c.int("allowzero", 0) != 0,
+    };
+    let outputs = c.ask_with(
+        &rule,
+        Numbers::Multiplied,
+        &[Some(data.clone()), Some(target)],
+    )?;
+    let Some(tensor) = outputs.into_iter().next() else {
+        return Err(Refusal::NoAnswer);
+    };
+    // One element stays the same element.
+    let tensor = match (data.values(), fact::dims(&tensor).as_deref()) {
+        (Some([item]), Some([])) => SymTensor::from_scalar(item.clone()),
+        (Some([item]), Some([n])) if *n == num(1) => SymTensor::from_vec(vec![item.clone()]),
+        _ => tensor,
+    };
+    c.set(0, dtype, tensor);
+    Ok(())
+}
+
+/// Refuses a target shape that cannot hold the elements.
+fn check_reshape(have: &[SymExpr], want: &[i128], allow_zero: bool) -> Answer {
+    if want.iter().any(|&n| n < -1) || want.iter().filter(|&&n| n == -1).count() > 1 {
+        return impossible(format!("{want:?} is no shape to reshape to"));
+    }
+    let Some(have) = have.iter().map(constant).collect::<Option<Vec<_>>>() else {
+        return Ok(());
+    };
+    let multiply = |n: i128, d: i128| n.checked_mul(d);
+    let Some(total) = have.iter().copied().try_fold(1, multiply) else {
+        return Ok(());
+    };
+    let mut rest = 1;
+    for (i, &n) in want.iter().enumerate() {
+        let n = match n {
+            -1 => continue,
+            0 if !allow_zero => match have.get(i) {
+                Some(&n) => n,
+                None => return impossible(format!("dimension {i} to copy is not there")),
+            },
+            n => n,
+        };
+        match multiply(rest, n) {
+            Some(n) => rest = n,
+            None => return impossible("the target shape is too large"),
+        }
+    }
+    let fits = if want.contains(&-1) {
+        rest != 0 && total % rest == 0
+    } else {
+        total == rest
+    };
+    if fits {
+        Ok(())
+    } else {
+        impossible(format!("{total} elements do not fit the shape {want:?}"))
+    }
+}
+
+fn flatten(c: &mut Context<'_>) -> Answer {
+    let dtype = c.dtype(0);
+    c.set_dtype(0, dtype);
+    let dims = c.dims(0)?;
+    // The axis is a number of dimensions: the rank itself is allowed.
+    let axis = match c.int("axis", 1) {
+        a if usize::try_from(a) == Ok(dims.len()) => dims.len(),
+        a => c.axis(a, dims.len())?,
+    };
+    let (outer, inner) = dims.split_at(axis);
+    c.set_dims(0, dtype, vec![product(outer), product(inner)]);
+    Ok(())
+}
+
+fn shape(c: &mut Context<'_>) -> Answer {
+    c.set_dtype(0, DType::I64);
+    let Ok(dims) = c.dims(0) else {
+        let n = c.unknown();
+        c.set_dims(0, DType::I64, vec![n]);
+        return Ok(());
+    };
+    let rank = i64::try_from(dims.len()).unwrap_or(i64::MAX);
+    let place = |n: i64| {
+        let n = if n < 0 { n.saturating_add(rank) } else { n };
+        usize::try_from(n.clamp(0, rank)).unwrap_or(0)
+    };
+    let (start, end) = (place(c.int("start", 0)), place(c.int("end", rank)));
+    let part = dims.get(start..end).unwrap_or_default().to_vec();
+    c.set(0, DType::I64, SymTensor::from_vec(part));
+    Ok(())
+}
+
+fn size(c: &mut Context<'_>) -> Answer {
+    let tensor = match c.dims(0) {
+        Ok(dims) => SymTensor::from_scalar(product(&dims)),
+        Err(_) => SymTensor::from_shape(Vec::new()),
+    };
+    c.set(0, DType::I64, tensor);
+    Ok(())
+}
+
+fn transpose(c: &mut Context<'_>) -> Answer {
+    let dtype = c.dtype(0);
+    c.set_dtype(0, dtype);
+    let dims = c.dims(0)?;
+    let Some(perm) = c.int_list("perm") else {
+        c.set_dims(0, dtype, dims.into_iter().rev().collect());
+        return Ok(());
+    };
+    let perm = axes(&perm, c, dims.len())?;
+    let mut sorted = perm.clone();
+    sorted.sort_unstable();
+    if !sorted.into_iter().eq(0..dims.len()) {
+        return impossible(format!("{perm:?} is no permutation of {} axes", dims.len()));
+    }
+    let tensor = match c.tensor(0)?.clone() {
+        // Of a vector, the only permutation is the identity.
+        tensor if dims.len() < 2 => tensor,
+        _ => SymTensor::from_shape(perm.into_iter().map(|a| dims[a].clone()).collect()),
+    };
+    c.set(0, dtype, tensor);
+    Ok(())
+}
+
+fn squeeze(c: &mut Context<'_>) -> Answer {
+    let dtype = c.dtype(0);
+    c.set_dtype(0, dtype);
+    let Some(given) = list(c, 1, "axes") else {
+        // Which axes go is not known, but how many.
+        if let (Some(n), Some(rank)) = (c.length(1), c.rank(0)) {
+            let dims = c.unknowns(rank.saturating_sub(n));
+            c.set_dims(0, dtype, dims);
+        }
+        return Err(Refusal::NoAnswer);
+    };
+    let dims = c.dims(0)?;
+    let removed = match given {
+        Some(given) => axes(&given, c, dims.len())?,
+        None if dims.iter().all(|d| constant(d).is_some()) => {
+            (0..dims.len()).filter(|&i| dims[i] == num(1)).collect()
+        }
+        // Any dimension may turn out to be 1.
+        None => return Err(Refusal::NoAnswer),
+    };
+    for &axis in &removed {
+        if constant(&dims[axis]).is_some_and(|n| n != 1) {
+            return impossible(format!("axis {axis} is not 1"));
+        }
+    }
+    if let (Some([item]), false) = (c.values(0), removed.is_empty()) {
+        let item = item.clone();
+        c.set(0, dtype, SymTensor::from_scalar(item));
+        return Ok(());
+    }
+    let kept = (0..dims.len()).filter(|i| !removed.contains(i));
+    let dims = kept.map(|i| dims[i].clone()).collect();
+    c.set_dims(0, dtype, dims);
+    Ok(())
+}
+
+fn unsqueeze(c: &mut Context<'_>) -> Answer {
+    let dtype = c.dtype(0);
+    c.set_dtype(0, dtype);
+    let Some(given) = list(c, 1, "axes") else {
+        if let (Some(n), Some(rank)) = (c.length(1), c.rank(0)) {
+            let dims = c.unknowns(rank.saturating_add(n));
+            c.set_dims(0, dtype, dims);
+        }
+        return Err(Refusal::NoAnswer);
+    };
+    let dims = c.dims(0)?;
+    let given = given.unwrap_or_default();
+    let rank = dims.len() + given.len();
+    let mut added = axes(&given, c, rank)?;
+    added.sort_unstable();
+    if added.windows(2).any(|w| w[0] == w[1]) {
+        return impossible("an axis is added twice");
+    }
+    if let (Some([item]), Some(0), 1) = (c.values(0), c.rank(0), added.len()) {
+        let item = item.clone();
+        c.set(0, dtype, SymTensor::from_vec(vec![item]));
+        return Ok(());
+    }
+    let mut dims = dims;
+    for axis in added {
+        dims.insert(axis, num(1));
+    }
+    c.set_dims(0, dtype, dims);
+    Ok(())
+}
+
+fn concat(c: &mut Context<'_>) -> Answer {
+    let dtype = (0..c.types.len())
+        .map(|i| c.dtype(i))
+        .find(|&d| d != DType::Unknown)
+        .unwrap_or(DType::Unknown);
+    c.set_dtype(0, dtype);
+    let known: Vec<Vec<SymExpr>> = (0..c.tensors.len())
+        .filter_map(|i| c.dims(i).ok())
+        .collect();
+    let Some(first) = known.first() else {
+        return Err(Refusal::NoAnswer);
+    };
+    let rank = first.len();
+    let axis = c.axis(c.int("axis", 1), rank)?;
+    if let Some(other) = known.iter().find(|d| d.len() != rank) {
+        return impossible(format!("inputs have ranks {rank} and {}", other.len()));
+    }
+    // Along the other axes, what one input knows holds for all.
+    let mut dims = first.clone();
+    for other in &known[1..] {
+        for i in (0..rank).filter(|&i| i != axis) {
+            dims[i] = same_dim(&dims[i], &other[i])?;
+        }
+    }
+    if known.len() < c.tensors.len() {
+        dims[axis] = c.unknown();
+        c.set_dims(0, dtype, dims);
+        return Ok(());
+    }
+    let rule = ops::Concat {
+        axis: i32::try_from(axis).unwrap_or(i32::MAX),
+    };
+    let joined = c.ask(&rule, Numbers::Kept)?.into_iter().next();
+    let tensor = match joined {
+        Some(joined) if joined.values().is_some() => joined,
+        Some(joined) => {
+            if let Some(size) = joined.size(axis) {
+                dims[axis] = size;
+            }
+            SymTensor::from_shape(dims)
+        }
+        None => return Err(Refusal::NoAnswer),
+    };
+    c.set(0, dtype, tensor);
+    Ok(())
+}
+
+fn split(c: &mut Context<'_>) -> Answer {
+    let dtype = c.dtype(0);
+    let n = c.outputs.len();
+    for i in 0..n {
+        c.set_dtype(i, dtype);
+    }
+    let dims = c.dims(0)?;
+    let axis = c.axis(c.int("axis", 0), dims.len())?;
+    let whole = dims[axis].clone();
+    let sizes: Vec<SymExpr> = if c.has(1) && c.values(1).is_none() {
+        c.unknowns(n)
+    } else if let Some(sizes) = c.values(1) {
+        sizes.to_vec()
+    } else if let Some(sizes) = c.int_list("split") {
+        sizes.into_iter().map(num).collect()
+    } else {
+        let parts = c.count("num_outputs").unwrap_or(n).max(1);
+        // All parts are equal but the last, which is smaller when it does not come out even.
+        let each = whole.div_ceil(&count(parts));
+        let rest = whole.clone() - each.clone() * count(parts - 1);
+        (0..parts)
+            .map(|i| {
+                if i + 1 == parts {
+                    rest.clone()
+                } else {
+                    each.clone()
+                }
+            })
+            .take(n)
+            .collect()
+    };
+    if sizes.len() < n {
+        return impossible(format!("{} sizes for {n} outputs", sizes.len()));
+    }
+    let total = sizes.iter().map(constant).sum::<Option<i128>>();
+    if let (Some(total), Some(whole)) = (total, constant(&whole))
+        && sizes.len() == n
+        && total != whole
+    {
+        return impossible(format!(
+            "parts of {total} in all, but axis {axis} is {whole}"
+        ));
+    }
+    for (i, size) in sizes.into_iter().enumerate().take(n) {
+        let mut dims = dims.clone();
+        dims[axis] = size;
+        c.set_dims(i, dtype, dims);
+    }
+    Ok(())
+}
+
+fn slice(c: &mut Context<'_>) -> Answer {
+    let dtype = c.dtype(0);
+    c.set_dtype(0, dtype);
+    let part = |c: &Context<'_>, i: usize, attr: &str| -> Option<SymTensor> {
+        match c.tensors.get(i) {
+            Some(Some(tensor)) => Some(tensor.clone()),
+            _ => c.int_list(attr).map(|l| vector(&l)),
+        }
+    };
+    let data = c.tensor(0)?.clone();
+    let (starts, ends) = (part(c, 1, "starts"), part(c, 2, "ends"));
+    let (axis_list, steps) = (part(c, 3, "axes"), part(c, 4, "steps"));
+    let (Some(starts), Some(ends)) = (starts, ends) else {
+        return impossible("starts or ends are missing");
+    };
+    let Some(mut dims) = fact::dims(&data) else {
+        return Err(Refusal::NoAnswer);
+    };
+    let n = [&starts, &ends]
+        .into_iter()
+        .find_map(|t| t.values().map(<[SymExpr]>::len));
+    let chosen: Vec<usize> = match (&axis_list, n) {
+        (Some(list), _) => match list.values().map(|v| v.iter().map(constant).collect()) {
+            Some(Some::<Vec<i128>>(list)) => {
+                let list: Vec<i64> = list
+                    .into_iter()
+                    .map(|a| i64::try_from(a).unwrap_or(i64::MAX))
+                    .collect();
+                axes(&list, c, dims.len())?
+            }
+            // Any axis may be cut.
+            _ => {
+                let dims = c.unknowns(dims.len());
+                c.set_dims(0, dtype, dims);
+                return Ok(());
+            }
+        },
+        (None, Some(n)) if n <= dims.len() => (0..n).collect(),
+        (None, Some(n)) => return impossible(format!("{n} starts for rank {}", dims.len())),
+        (None, None) => (0..dims.len()).collect(),
+    };
+    let at = |t: &SymTensor, i: usize| t.values().and_then(|v| v.get(i).cloned());
+    let mut cuts = Vec::new();
+    for (i, &axis) in chosen.iter().enumerate() {
+        let step = match &steps {
+            None => Some(num(1)),
+            Some(steps) => at(steps, i),
+        };
+        let cut = match (
+            at(&starts, i),
+            at(&ends, i),
+            step.as_ref().and_then(constant),
+        ) {
+            (_, _, Some(0)) => return impossible("a step is 0"),
+            (Some(start), Some(end), Some(step)) => Cut::new(&dims[axis], &start, &end, step),
+            _ => None,
+        };
+        dims[axis] = match &cut {
+            Some(cut) => cut.len.clone(),
+            None => c.unknown(),
+        };
+        cuts.push(cut);
+    }
+    // Contents are a vector: one axis at most.
+    if let (Some(values), [Some(cut)]) = (data.values(), &cuts[..])
+        && let Some(items) = cut.items(values)
+    {
+        c.set(0, dtype, SymTensor::from_vec(items));
+        return Ok(());
+    }
+    c.set_dims(0, dtype, dims);
+    Ok(())
+}
+
+/// One axis of a slice.
+struct Cut {
+    /// First element, if known.
+    start: Option<i128>,
+    step: i128,
+    len: SymExpr,
+}
+
+impl Cut {
+    /// What is left of an axis; `None` when it cannot be told.
+    ///
+    /// See <https://onnx.ai/onnx/operators/onnx__Slice.html>.
+    fn new(size: &SymExpr, start: &SymExpr, end: &SymExpr, step: i128) -> Option<Cut> {
+        // Exporters write "to the end" as the greatest integer, or one near it.
+        let is_far = |n: i128| n >= i128::from(i32::MAX);
+        match (constant(size), constant(start), constant(end)) {
+            (Some(0), _, _) => Some(Cut {
+                start: Some(0),
+                step,
+                len: num(0),
+            }),
+            (Some(size), Some(start), Some(end)) => {
+                let place = |n: i128| if n < 0 { n + size } else { n };
+                let (start, end) = if step > 0 {
+                    (place(start).clamp(0, size), place(end).clamp(0, size))
+                } else {
+                    (
+                        place(start).clamp(0, size - 1),
+                        place(end).clamp(-1, size - 1),
+                    )
+                };
+                let len = dim_expr::div_ceil(end - start, step)?.max(0);
+                Some(Cut {
+                    start: Some(start),
+                    step,
+                    len: dim_expr::number(len),
+                })
+            }
+            // Everything.
+            (None, Some(0), Some(end)) if step == 1 && is_far(end) => Some(Cut {
+                start: Some(0),
+                step,
+                len: size.clone(),
+            }),
+            (None, Some(-1), Some(end)) if step == -1 && end <= -i128::from(i32::MAX) => {
+                Some(Cut {
+                    start: None,
+                    step,
+                    len: size.clone(),
+                })
+            }
+            // All but so many at the front.
+            (None, Some(start), Some(end)) if step == 1 && start >= 0 && is_far(end) => Some(Cut {
+                start: Some(start),
+                step,
+                len: (size.clone() - dim_expr::number(start)).max(&num(0)),
+            }),
+            // The last so many.
+            (None, Some(start), Some(end)) if step == 1 && start < 0 && is_far(end) => Some(Cut {
+                start: None,
+                step,
+                len: size.min(&dim_expr::number(-start)),
+            }),
+            // All but so many at the end.
+            (None, Some(0), Some(end)) if step == 1 && end < 0 => Some(Cut {
+                start: Some(0),
+                step,
+                len: (size.clone() + dim_expr::number(end)).max(&num(0)),
+            }),
+            (_, Some(0), _) if step == 1 && end == size => Some(Cut {
+                start: Some(0),
+                step,
+                len: size.clone(),
+            }),
+            (_, Some(0), _) if step == 1 && end.is_positive() => Some(Cut {
+                start: Some(0),
+                step,
+                len: size.min(end),
+            }),
+            (_, Some(start), Some(end)) if step == 1 && 0 <= start && start <= end => {
+                let (start_expr, end_expr) = (dim_expr::number(start), dim_expr::number(end));
+                Some(Cut {
+                    start: Some(start),
+                    step,
+                    len: size.min(&end_expr) - size.min(&start_expr),
+                })
+            }
+            // A window that starts before it ends, as in `past` to `past + 1`.
+            (_, None, _) if step == 1 && start.is_positive() && end.is_positive() => Some(Cut {
+                start: None,
+                step,
+                len: size.min(end) - size.min(start),
+            }),
+            _ => None,
+        }
+    }
+
+    /// The elements that are left of known contents.
+    fn items(&self, values: &[SymExpr]) -> Option<Vec<SymExpr>> {
+        let (start, len) = (self.start?, constant(&self.len)?);
+        (0..len)
+            .map(|k| {
+                let i = usize::try_from(start + k * self.step).ok()?;
+                values.get(i).cloned()
+            })
+            .collect()
+    }
+}
+
+fn expand(c: &mut Context<'_>) -> Answer {
+    let dtype = c.dtype(0);
+    c.set_dtype(0, dtype);
+    if let Some(target) = c.values(1) {
+        let target = target.to_vec();
+        let dims = broadcast(&c.dims(0)?, &target)?;
+        c.set_dims(0, dtype, dims);
+        return Ok(());
+    }
+    // The rank is known from the length of the target shape; a dimension above 1 stays.
+    let (Some(n), Ok(dims)) = (c.length(1), c.dims(0)) else {
+        return Err(Refusal::NoAnswer);
+    };
+    let rank = dims.len().max(n.min(fact::MAX_RANK + 1));
+    let mut out = c.unknowns(rank);
+    let extra = out.len().saturating_sub(dims.len());
+    for (out, dim) in out.iter_mut().skip(extra).zip(dims) {
+        if constant(&dim).is_some_and(|n| n > 1) {
+            *out = dim;
+        }
+    }
+    c.set_dims(0, dtype, out);
+    Ok(())
+}
+
+fn tile(c: &mut Context<'_>) -> Answer {
+    let dtype = c.dtype(0);
+    c.set_dtype(0, dtype);
+    let dims = c.dims(0)?;
+    // Version 1 has a number of tiles and an axis, each one element.
+    if c.has(2) {
+        let dims = c.unknowns(dims.len());
+        c.set_dims(0, dtype, dims);
+        return Ok(());
+    }
+    if c.length(1).is_some_and(|n| n != dims.len()) {
+        return impossible("the number of repeats is not the rank");
+    }
+    c.first(&ops::Tile, Numbers::Multiplied, dtype)
+}
+
+fn pad(c: &mut Context<'_>) -> Answer {
+    let dtype = c.dtype(0);
+    c.set_dtype(0, dtype);
+    let data = c.tensor(0)?.clone();
+    let pads = match c.tensors.get(1) {
+        Some(Some(pads)) => pads.clone(),
+        _ => match c.int_list("pads").or_else(|| c.int_list("paddings")) {
+            Some(pads) => vector(&pads),
+            None => return impossible("pads are missing"),
+        },
+    };
+    let axis_list = c.tensors.get(3).cloned().flatten();
+    if let Some(rank) = data.ndim()
+        && let Some(n) = pads.values().map(<[SymExpr]>::len)
+    {
+        let axes = match &axis_list {
+            Some(axes) => axes.values().map(<[SymExpr]>::len),
+            None => Some(rank),
+        };
+        if axes.is_some_and(|axes| n != 2 * axes) {
+            return impossible(format!("{n} pads for rank {rank}"));
+        }
+    }
+    let inputs = [Some(data), Some(pads), None, axis_list];
+    let outputs = c.ask_with(&ops::Pad, Numbers::Kept, &inputs)?;
+    if let Some(tensor) = outputs.into_iter().next() {
+        c.set(0, dtype, tensor);
+    }
+    Ok(())
+}
+
+fn depth_to_space(c: &mut Context<'_>) -> Answer {
+    let [n, channels, h, w] = c.dims_of_rank(0)?;
+    let block = num(c.int("blocksize", 1).max(1));
+    let dims = vec![
+        n,
+        channels / (block.clone() * block.clone()),
+        h * block.clone(),
+        w * block,
+    ];
+    c.set_dims(0, c.dtype(0), dims);
+    Ok(())
+}
+
+fn space_to_depth(c: &mut Context<'_>) -> Answer {
+    let [n, channels, h, w] = c.dims_of_rank(0)?;
+    let block = num(c.int("blocksize", 1).max(1));
+    let dims = vec![
+        n,
+        channels * (block.clone() * block.clone()),
+        h / block.clone(),
+        w / block,
+    ];
+    c.set_dims(0, c.dtype(0), dims);
+    Ok(())
+}
+
+fn center_crop_pad(c: &mut Context<'_>) -> Answer {
+    let dtype = c.dtype(0);
+    c.set_dtype(0, dtype);
+    let mut dims = c.dims(0)?;
+    let chosen = match c.int_list("axes") {
+        Some(list) => axes(&list, c, dims.len())?,
+        None => (0..dims.len()).collect(),
+    };
+    let sizes = match c.values(1) {
+        Some(sizes) => sizes.to_vec(),
+        None => c.unknowns(chosen.len()),
+    };
+    for (&axis, size) in chosen.iter().zip(sizes) {
+        dims[axis] = size;
+    }
+    c.set_dims(0, dtype, dims);
+    Ok(())
+}
+
+fn col2im(c: &mut Context<'_>) -> Answer {
+    let dtype = c.dtype(0);
+    let [n, channels, _] = c.dims_of_rank(0)?;
+    let block = match c.values(2) {
+        Some(block) => product(block),
+        None => c.unknown(),
+    };
+    let mut dims = vec![n, channels / block];
+    match (c.values(1), c.length(1)) {
+        (Some(image), _) => dims.extend_from_slice(image),
+        (None, Some(n)) => dims.extend(c.unknowns(n)),
+        (None, None) => return Err(Refusal::NoAnswer),
+    }
+    c.set_dims(0, dtype, dims);
+    Ok(())
+}
