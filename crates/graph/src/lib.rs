@@ -17,6 +17,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, feature = "arbitrary"))]
+pub mod arbitrary_graph;
 mod attr;
 pub mod control;
 mod dim;

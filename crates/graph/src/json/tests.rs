@@ -1,4 +1,6 @@
 use super::*;
+use crate::arbitrary_graph::{Size, any};
+use crate::canonical;
 use crate::{Graph, identity};
 use std::path::{Path, PathBuf};
 
@@ -62,4 +64,20 @@ fn shared_cases_round_trip() {
             eprintln!("no shared cases found: not tested");
         }
     }
+}
+
+#[test]
+fn random_graphs_round_trip() {
+    arbtest::arbtest(|u| {
+        let graph = any(u, Size::default())?;
+        assert_eq!(crate::verify(&graph), Ok(()));
+        let canonical = canonical(&graph);
+        assert_eq!(crate::verify(&canonical), Ok(()));
+        assert_eq!(identity(&canonical), identity(&graph));
+        let written = write(&graph);
+        let again = read(written.as_bytes()).unwrap_or_else(|e| panic!("{e}\n{written}"));
+        assert_eq!(again, canonical, "{written}");
+        Ok(())
+    })
+    .budget_ms(1000);
 }
