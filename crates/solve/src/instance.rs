@@ -259,6 +259,21 @@ impl Instance {
         })
     }
 
+    /// Whether two buffers share a section.
+    pub(crate) fn meet(&self, first: usize, second: usize) -> bool {
+        let (mut first, mut second) = (self.pieces(first), self.pieces(second));
+        while let ([a, first_rest @ ..], [b, second_rest @ ..]) = (first, second) {
+            if a.upper <= b.lower {
+                first = first_rest;
+            } else if b.upper <= a.lower {
+                second = second_rest;
+            } else {
+                return true;
+            }
+        }
+        false
+    }
+
     /// The end of the highest buffer, in bytes; buffers of size 0 do not count.
     pub(crate) fn height_of(&self, offsets: &[u64]) -> u64 {
         let ends = self.buffers.iter().zip(offsets);

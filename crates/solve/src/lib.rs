@@ -32,9 +32,12 @@
 
 pub mod bounds;
 mod budget;
+mod dive;
+mod exact;
 pub mod heuristics;
 pub mod instance;
 pub mod portfolio;
+mod skyline;
 pub mod solution;
 pub mod strategy;
 pub mod validate;

@@ -2,24 +2,32 @@
 //!
 //! # Determinism
 //!
-//! Strategies count as if they ran one after another in the order of [`Strategy::all`]: each may
-//! use the steps that those before it left, and the earlier one wins a tie. Threads only run ahead
-//! on that list; what they find is taken in its order, and what the steps would not have allowed
-//! is dropped.
+//! Tasks count as if they ran one after another in the order of their list: each may use the steps
+//! that those before it left, and the earlier one wins a tie. Threads only run ahead on the list;
+//! what they find is taken in its order, and what the steps would not have allowed is dropped.
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 use std::time::Instant;
 
 use crate::bounds::{self, Bounds};
 use crate::budget::{Budget, Exhausted, Stop};
-use crate::heuristics::{greedy, order, sweep};
+use crate::dive::{Dive, Target};
+use crate::exact;
+use crate::heuristics::order::{self, Order};
+use crate::heuristics::{greedy, sweep};
 use crate::instance::Instance;
 use crate::solution::{Config, Fits, Solution, SolveError};
 use crate::strategy::Strategy;
 use crate::validate;
+
+/// Dives from one base order before the best of them becomes the next base.
+const DIVES_PER_ROUND: usize = 8;
+
+/// The exact search may use this part of the steps that are left when it begins.
+const EXACT_SHARE: u64 = 4;
 
 /// Finds a placement of low height; see [`Config`] for the limits and the crate page for an
 /// example.
@@ -34,116 +42,243 @@ pub fn solve(instance: &Instance, config: &Config) -> Result<Solution, SolveErro
     let deadline = config
         .time_limit
         .and_then(|limit| Instant::now().checked_add(limit));
-    let stop = Stop::new(deadline);
-    let mut search = Search::new(instance, config, &stop);
+    let bounds = bounds::bounds(instance);
+    let ground = Ground {
+        instance,
+        dive: OnceLock::new(),
+        height: bounds.lower_bound,
+        stop: Stop::new(deadline),
+    };
+    let mut search = Search::new(&ground, config, bounds);
     match config.strategy {
         Strategy::Auto => search.portfolio(),
-        Strategy::Sweep => search.sweep(),
-        Strategy::Greedy(..) => search.alone(config.strategy),
+        Strategy::Sweep => {}
+        Strategy::Exact => search.prove_small_parts(),
+        Strategy::Restarts => search.restarts(),
+        strategy => search.alone(strategy),
     }
     search.finish()
 }
 
-/// The best placement so far.
-struct Incumbent {
+/// What all tasks of one call read.
+struct Ground<'a> {
+    instance: &'a Instance,
+    /// Made when the first dive asks for it.
+    dive: OnceLock<Dive<'a>>,
+    /// What the dives aim at.
+    height: u64,
+    stop: Stop,
+}
+
+/// What a task ends with: a placement, nothing below the height it had to beat, or no result
+/// within its budget.
+type Ending = Result<Option<Vec<u64>>, Exhausted>;
+
+impl<'a> Ground<'a> {
+    fn dive(&self) -> &Dive<'a> {
+        let make = || Dive::new(self.instance, &bounds::section_loads(self.instance));
+        self.dive.get_or_init(make)
+    }
+
+    /// Makes one placement with a strategy that is a single pass. A dive ends without one when it
+    /// would not be below `beat`.
+    fn run(&self, strategy: Strategy, beat: u64, budget: &mut Budget<'_>) -> Ending {
+        match strategy {
+            Strategy::Greedy(fit, order) => {
+                let order = order::sorted(self.instance, order);
+                greedy::place(self.instance, &order, fit, budget).map(Some)
+            }
+            Strategy::Dive(order) => {
+                let order = order::sorted(self.instance, order);
+                let target = Target {
+                    height: self.height,
+                    give_up: beat,
+                };
+                self.dive().run(&order, target, budget)
+            }
+            Strategy::Auto | Strategy::Sweep | Strategy::Exact | Strategy::Restarts => {
+                Ok(Some(sweep::place(self.instance)))
+            }
+        }
+    }
+}
+
+/// A placement and how it was found.
+struct Found {
     offsets: Vec<u64>,
     height: u64,
     strategy: Strategy,
 }
 
 struct Search<'a> {
-    instance: &'a Instance,
+    ground: &'a Ground<'a>,
     config: &'a Config,
-    stop: &'a Stop,
     bounds: Bounds,
     steps_left: u64,
-    best: Option<Incumbent>,
+    best: Found,
 }
 
 impl<'a> Search<'a> {
-    fn new(instance: &'a Instance, config: &'a Config, stop: &'a Stop) -> Self {
+    /// Begins with the placement of the sweep.
+    fn new(ground: &'a Ground<'a>, config: &'a Config, bounds: Bounds) -> Self {
+        let offsets = sweep::place(ground.instance);
         Search {
-            instance,
+            ground,
             config,
-            stop,
-            bounds: bounds::bounds(instance),
+            bounds,
             steps_left: config.steps,
-            best: None,
+            best: Found {
+                height: ground.instance.height_of(&offsets),
+                offsets,
+                strategy: Strategy::Sweep,
+            },
         }
     }
 
-    /// The height at which there is nothing more to look for.
-    fn goal(&self) -> u64 {
-        self.config
+    /// Whether there is nothing more to look for, or no way to go on.
+    fn done(&self) -> bool {
+        let enough = self
+            .config
             .capacity
             .unwrap_or(0)
-            .max(self.bounds.lower_bound)
+            .max(self.bounds.lower_bound);
+        self.best.height <= enough || self.steps_left == 0 || self.ground.stop.out_of_time()
     }
 
-    fn done(&self) -> bool {
-        self.best
-            .as_ref()
-            .is_some_and(|best| best.height <= self.goal())
-    }
-
-    fn keep(&mut self, offsets: Vec<u64>, strategy: Strategy) {
-        let height = self.instance.height_of(&offsets);
-        if self.best.as_ref().is_none_or(|best| height < best.height) {
-            self.best = Some(Incumbent {
+    /// One single-pass strategy, without a limit of steps.
+    fn alone(&mut self, strategy: Strategy) {
+        let mut budget = Budget::new(u64::MAX, &self.ground.stop);
+        if let Ok(Some(offsets)) = self.ground.run(strategy, u64::MAX, &mut budget) {
+            let height = self.ground.instance.height_of(&offsets);
+            self.best = Found {
                 offsets,
                 height,
                 strategy,
-            });
-        }
-    }
-
-    fn sweep(&mut self) {
-        self.keep(sweep::place(self.instance), Strategy::Sweep);
-    }
-
-    /// One strategy, without a limit of steps.
-    fn alone(&mut self, strategy: Strategy) {
-        let mut budget = Budget::new(u64::MAX, self.stop);
-        match run(self.instance, strategy, &mut budget) {
-            Ok(offsets) => self.keep(offsets, strategy),
-            Err(Exhausted) => self.sweep(),
+            };
         }
     }
 
     fn portfolio(&mut self) {
-        self.sweep();
+        let strategies: Vec<Strategy> = Strategy::all()
+            .filter(|strategy| matches!(strategy, Strategy::Greedy(..) | Strategy::Dive(_)))
+            .collect();
+        let (ground, beat) = (self.ground, self.best.height);
+        let task =
+            |index: usize, budget: &mut Budget<'_>| ground.run(strategies[index], beat, budget);
+        self.in_turn(strategies.len(), task, |index| strategies[index]);
+        self.prove_small_parts();
+        self.restarts();
+    }
+
+    /// Runs tasks until there is nothing more to look for. Returns the last one that lowered the
+    /// height.
+    fn in_turn(
+        &mut self,
+        tasks: usize,
+        task: impl Fn(usize, &mut Budget<'_>) -> Ending + Sync,
+        strategy: impl Fn(usize) -> Strategy,
+    ) -> Option<usize> {
+        let mut winner = None;
+        if self.done() {
+            return winner;
+        }
+        let steps_left = AtomicU64::new(self.steps_left);
+        let stop = &self.ground.stop;
+        let run = |index: usize, unwanted: &AtomicBool| {
+            // Threads that run ahead may see too much here, never too little.
+            let limit = steps_left.load(Ordering::Relaxed);
+            let mut budget = Budget::new(limit, stop).unless(unwanted);
+            let ending = task(index, &mut budget);
+            (ending, budget.used())
+        };
+        in_order(self.config.threads, tasks, run, |index, (ending, used)| {
+            let affordable = used <= self.steps_left;
+            self.steps_left = self.steps_left.saturating_sub(used);
+            steps_left.store(self.steps_left, Ordering::Relaxed);
+            if let Ok(Some(offsets)) = ending
+                && affordable
+            {
+                let height = self.ground.instance.height_of(&offsets);
+                if height < self.best.height {
+                    let strategy = strategy(index);
+                    self.best = Found {
+                        offsets,
+                        height,
+                        strategy,
+                    };
+                    winner = Some(index);
+                }
+            }
+            if self.done() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        winner
+    }
+
+    /// Solves the parts that are independent in time and small enough exactly: the least height of
+    /// a part is a bound for the whole.
+    fn prove_small_parts(&mut self) {
         if self.done() {
             return;
         }
-        let strategies: Vec<Strategy> = Strategy::all()
-            .filter(|strategy| matches!(strategy, Strategy::Greedy(..)))
-            .collect();
-        let steps_left = AtomicU64::new(self.steps_left);
-        let (instance, stop) = (self.instance, self.stop);
-        let try_one = |index: usize, unwanted: &AtomicBool| {
-            let limit = steps_left.load(Ordering::Relaxed);
-            let mut budget = Budget::new(limit, stop).unless(unwanted);
-            let placement = run(instance, strategies[index], &mut budget);
-            (placement, budget.used())
+        let buffers = self.ground.instance.buffers();
+        let mut budget = Budget::new(self.steps_left / EXACT_SHARE, &self.ground.stop);
+        for part in exact::parts(self.ground.instance) {
+            let end = |offsets: &[u64]| {
+                let ends = part
+                    .iter()
+                    .map(|&buffer| offsets[buffer] + buffers[buffer].size);
+                ends.max().unwrap_or(0)
+            };
+            let height = end(&self.best.offsets);
+            let bound = self.bounds.lower_bound;
+            if height <= bound {
+                continue;
+            }
+            let outcome = exact::search(self.ground.instance, &part, height, bound, &mut budget);
+            for (&buffer, offset) in part.iter().zip(outcome.better.into_iter().flatten()) {
+                self.best.offsets[buffer] = offset;
+                self.best.strategy = Strategy::Exact;
+            }
+            if outcome.complete {
+                self.bounds.lower_bound = bound.max(end(&self.best.offsets));
+            }
+        }
+        self.best.height = self.ground.instance.height_of(&self.best.offsets);
+        self.steps_left = self.steps_left.saturating_sub(budget.used());
+    }
+
+    /// Dives again and again, from random changes of the best order so far and at targets between
+    /// the bound and the best height.
+    fn restarts(&mut self) {
+        let order = match self.best.strategy {
+            Strategy::Dive(order) => order,
+            _ => Order::Area,
         };
-        in_order(
-            self.config.threads,
-            strategies.len(),
-            try_one,
-            |index, (placement, used)| {
-                let left = self.steps_left.checked_sub(used);
-                self.steps_left = left.unwrap_or(0);
-                steps_left.store(self.steps_left, Ordering::Relaxed);
-                if let (Ok(offsets), Some(_)) = (placement, left) {
-                    self.keep(offsets, strategies[index]);
-                }
-                if self.done() || self.steps_left == 0 {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            },
-        );
+        let ground = self.ground;
+        let mut base = order::sorted(ground.instance, order);
+        let mut random = fastrand::Rng::with_seed(self.config.seed);
+        while !self.done() {
+            let changed: Vec<Vec<u32>> = (1..=DIVES_PER_ROUND)
+                .map(|strength| disturbed(&base, base.len() >> strength, &mut random))
+                .collect();
+            let (low, high) = (self.bounds.lower_bound, self.best.height);
+            let task = |index: usize, budget: &mut Budget<'_>| {
+                let part = (high - low) / DIVES_PER_ROUND as u64 * index as u64;
+                let target = Target {
+                    height: low + part,
+                    give_up: high,
+                };
+                ground.dive().run(&changed[index], target, budget)
+            };
+            let winner = self.in_turn(DIVES_PER_ROUND, task, |_| Strategy::Restarts);
+            if let Some(winner) = winner {
+                base = changed[winner].clone();
+            }
+        }
     }
 
     fn finish(self) -> Result<Solution, SolveError> {
@@ -151,19 +286,12 @@ impl<'a> Search<'a> {
             max_load,
             lower_bound,
         } = self.bounds;
-        let Incumbent {
+        let Found {
             offsets,
             height,
             strategy,
-        } = match self.best {
-            Some(best) => best,
-            None => Incumbent {
-                offsets: sweep::place(self.instance),
-                height: 0,
-                strategy: Strategy::Sweep,
-            },
-        };
-        if let Err(violation) = validate::validate(self.instance, &offsets, Some(height)) {
+        } = self.best;
+        if let Err(violation) = validate::validate(self.ground.instance, &offsets, Some(height)) {
             return Err(SolveError::InvalidPlacement {
                 strategy,
                 violation,
@@ -186,23 +314,19 @@ impl<'a> Search<'a> {
             proven_optimal: height == lower_bound,
             fits,
             strategy,
-            cut_by_clock: self.stop.out_of_time(),
+            cut_by_clock: self.ground.stop.out_of_time(),
         })
     }
 }
 
-/// Makes one placement with a strategy that is a single pass.
-fn run(
-    instance: &Instance,
-    strategy: Strategy,
-    budget: &mut Budget<'_>,
-) -> Result<Vec<u64>, Exhausted> {
-    match strategy {
-        Strategy::Greedy(fit, order) => {
-            greedy::place(instance, &order::sorted(instance, order), fit, budget)
-        }
-        Strategy::Auto | Strategy::Sweep => Ok(sweep::place(instance)),
-    }
+/// The order with each element moved back by fewer than `distance` places at random (at least 2).
+fn disturbed(order: &[u32], distance: usize, random: &mut fastrand::Rng) -> Vec<u32> {
+    let places = order.iter().enumerate();
+    let mut keyed: Vec<(usize, u32)> = places
+        .map(|(place, &buffer)| (place + random.usize(0..distance.max(2)), buffer))
+        .collect();
+    keyed.sort_by_key(|&(place, _)| place);
+    keyed.into_iter().map(|(_, buffer)| buffer).collect()
 }
 
 /// Runs `task(0)`, `task(1)`, … on `threads` threads and hands their results to `take` in that
@@ -227,14 +351,14 @@ fn in_order<T: Send>(
     std::thread::scope(|scope| {
         for _ in 0..threads.get().min(tasks) {
             let sender = sender.clone();
-            scope.spawn(|| {
-                let sender = sender;
+            let (next, task, unwanted) = (&next, &task, &unwanted);
+            scope.spawn(move || {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     if index >= tasks || unwanted.load(Ordering::Relaxed) {
                         return;
                     }
-                    if sender.send((index, task(index, &unwanted))).is_err() {
+                    if sender.send((index, task(index, unwanted))).is_err() {
                         return;
                     }
                 }

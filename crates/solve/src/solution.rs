@@ -14,8 +14,9 @@ use crate::validate::Violation;
 pub struct Config {
     /// What to run.
     pub strategy: Strategy,
-    /// Steps that the search of [`Strategy::Auto`] may take, beyond the one pass that is always
-    /// made. A step is a few nanoseconds of one core.
+    /// Steps that the search may take, beyond the one pass that is always made; a step is a few
+    /// nanoseconds of one core. Single-pass strategies asked for by name have no such limit. With
+    /// `u64::MAX` and no time limit the search ends only when it has proven its best placement.
     pub steps: u64,
     /// When to stop by the clock, counted from the call.
     pub time_limit: Option<Duration>,
@@ -82,7 +83,8 @@ pub struct Solution {
     pub proven_optimal: bool,
     /// The answer about [`Config::capacity`]; `None` when there was none.
     pub fits: Option<Fits>,
-    /// The strategy that found the placement; never [`Strategy::Auto`].
+    /// The strategy that found the placement; never [`Strategy::Auto`]. It is another one than asked
+    /// for when that found nothing, or nothing better, within its limits.
     pub strategy: Strategy,
     /// Whether the time limit cut the search, so that another run may end with another solution.
     pub cut_by_clock: bool,

@@ -24,6 +24,14 @@ pub enum Strategy {
     Sweep,
     /// `best-fit-ORDER` or `first-fit-ORDER`: greedy placement in that order.
     Greedy(Fit, Order),
+    /// `dive-ORDER`: the capacity-guided dive, aimed at the lower bound; the order decides between
+    /// buffers that can lie equally low.
+    Dive(Order),
+    /// `exact`: the sweep, then branch and bound on every part that is independent in time and has
+    /// at most 64 buffers.
+    Exact,
+    /// `restarts`: the sweep, then dives from random changes of the best order so far.
+    Restarts,
 }
 
 impl Strategy {
@@ -31,7 +39,10 @@ impl Strategy {
     pub fn all() -> impl Iterator<Item = Strategy> {
         let greedy = [Fit::Best, Fit::First].into_iter();
         let greedy = greedy.flat_map(|fit| Order::ALL.map(|order| Strategy::Greedy(fit, order)));
-        [Strategy::Auto, Strategy::Sweep].into_iter().chain(greedy)
+        let dives = Order::ALL.map(Strategy::Dive);
+        let single = [Strategy::Auto, Strategy::Sweep];
+        let last = [Strategy::Exact, Strategy::Restarts];
+        single.into_iter().chain(dives).chain(greedy).chain(last)
     }
 }
 
@@ -40,6 +51,9 @@ impl fmt::Display for Strategy {
         match self {
             Strategy::Auto => f.write_str("auto"),
             Strategy::Sweep => f.write_str("sweep"),
+            Strategy::Exact => f.write_str("exact"),
+            Strategy::Restarts => f.write_str("restarts"),
+            Strategy::Dive(order) => write!(f, "dive-{}", order.name()),
             Strategy::Greedy(Fit::Best, order) => write!(f, "best-fit-{}", order.name()),
             Strategy::Greedy(Fit::First, order) => write!(f, "first-fit-{}", order.name()),
         }

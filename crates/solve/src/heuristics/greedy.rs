@@ -1,6 +1,8 @@
 //! Greedy placement in any order: each buffer goes into a free place among the placed buffers that
 //! are alive together with it.
 
+use std::ops::ControlFlow;
+
 use crate::budget::{Budget, Exhausted};
 use crate::heuristics::Fit;
 use crate::heuristics::index::TimeIndex;
@@ -39,6 +41,7 @@ pub(crate) fn place(
         for &piece in instance.pieces(buffer) {
             steps += index.overlapping(piece, |other| {
                 taken.push((offsets[other], offsets[other] + buffers[other].size));
+                ControlFlow::Continue(())
             });
         }
         taken.sort_unstable();

@@ -1,10 +1,13 @@
-//! The placed buffers by time: which of them are alive in a range of sections?
+//! Buffers by time: which of the entered ones are alive in a range of sections?
+
+use std::ops::ControlFlow;
 
 use crate::instance::{Instance, Piece};
 
 /// Pieces sorted by their first section, in a segment tree over their last ones; a piece that is
-/// not placed yet has end 0. A query walks only where some placed piece is alive, so it takes
+/// not entered has end 0. A query walks only where some entered piece is alive, so it takes
 /// O((k + 1) log n) for k answers.
+#[derive(Clone)]
 pub(crate) struct TimeIndex {
     /// Number of leaves, a power of two.
     leaves: usize,
@@ -16,8 +19,6 @@ pub(crate) struct TimeIndex {
     leaf: Vec<u32>,
     /// Number of pieces that begin before each section.
     begun: Vec<u32>,
-    /// Nodes still to visit in a query.
-    stack: Vec<usize>,
 }
 
 impl TimeIndex {
@@ -49,7 +50,6 @@ impl TimeIndex {
             owner,
             leaf,
             begun,
-            stack: Vec::new(),
         }
     }
 
@@ -65,19 +65,46 @@ impl TimeIndex {
         }
     }
 
+    /// Takes all pieces of a buffer out again.
+    pub(crate) fn remove(&mut self, instance: &Instance, buffer: usize) {
+        for piece in instance.piece_range(buffer) {
+            let mut node = self.leaves + self.leaf[piece] as usize;
+            self.ends[node] = 0;
+            while node > 1 {
+                node /= 2;
+                let end = self.ends[2 * node].max(self.ends[2 * node + 1]);
+                if self.ends[node] == end {
+                    break;
+                }
+                self.ends[node] = end;
+            }
+        }
+    }
+
     /// Calls `visit` with the buffer of every entered piece that shares a section with `piece`;
-    /// a buffer with several such pieces comes several times. Returns the number of nodes seen.
-    pub(crate) fn overlapping(&mut self, piece: Piece, mut visit: impl FnMut(usize)) -> u64 {
+    /// a buffer with several such pieces comes several times. Ends when `visit` breaks. Returns the
+    /// number of nodes seen.
+    pub(crate) fn overlapping(
+        &self,
+        piece: Piece,
+        mut visit: impl FnMut(usize) -> ControlFlow<()>,
+    ) -> u64 {
         let begun = self.begun[piece.upper as usize] as usize;
         let mut seen = 0;
-        self.stack.push(1);
-        while let Some(node) = self.stack.pop() {
+        // Nodes still to visit: at most two wait on each level of the tree.
+        let mut stack = [1; 2 * usize::BITS as usize];
+        let mut waiting = 1;
+        while waiting > 0 {
             seen += 1;
+            waiting -= 1;
+            let node = stack[waiting];
             if self.ends[node] <= piece.lower {
                 continue;
             }
             if node >= self.leaves {
-                visit(self.owner[node - self.leaves] as usize);
+                if visit(self.owner[node - self.leaves] as usize).is_break() {
+                    break;
+                }
                 continue;
             }
             // The first leaf below the right child decides whether it can be among `begun`.
@@ -85,9 +112,11 @@ impl TimeIndex {
             let below = (self.leaves / 2) >> node.ilog2();
             let right_leaf = (right << below.trailing_zeros()) - self.leaves;
             if right_leaf < begun {
-                self.stack.push(right);
+                stack[waiting] = right;
+                waiting += 1;
             }
-            self.stack.push(2 * node);
+            stack[waiting] = 2 * node;
+            waiting += 1;
         }
         seen
     }
@@ -115,12 +144,18 @@ mod tests {
             let instance = Instance::new(buffers).unwrap();
             let mut index = TimeIndex::new(&instance);
             let entered: Vec<usize> = (0..instance.len()).filter(|_| random.bool()).collect();
-            for &buffer in &entered {
+            for buffer in 0..instance.len() {
                 index.insert(&instance, buffer);
+            }
+            for buffer in (0..instance.len()).filter(|buffer| !entered.contains(buffer)) {
+                index.remove(&instance, buffer);
             }
             for piece in instance.all_pieces() {
                 let mut found = Vec::new();
-                index.overlapping(*piece, |buffer| found.push(buffer));
+                index.overlapping(*piece, |buffer| {
+                    found.push(buffer);
+                    ControlFlow::Continue(())
+                });
                 found.sort_unstable();
                 let meets = |other: &&Piece| other.lower < piece.upper && piece.lower < other.upper;
                 let expected: Vec<usize> = entered

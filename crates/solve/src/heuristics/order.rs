@@ -28,13 +28,13 @@ pub enum Order {
 impl Order {
     /// All orders, in the order in which the portfolio tries them.
     pub const ALL: [Order; 7] = [
-        Order::Birth,
         Order::Area,
-        Order::Size,
-        Order::LoadSize,
         Order::LoadArea,
-        Order::Duration,
+        Order::LoadSize,
+        Order::Birth,
+        Order::Size,
         Order::Conflicts,
+        Order::Duration,
     ];
 
     /// The word in the names of strategies.
