@@ -25,6 +25,7 @@ mod dim;
 pub mod dim_expr;
 mod dtype;
 pub mod effects;
+mod elements;
 pub mod identity;
 mod ids;
 mod ir;
@@ -33,6 +34,7 @@ mod link;
 pub mod plan;
 pub mod plan_file;
 pub mod shapes;
+pub mod text;
 pub mod verify;
 
 pub use attr::{Attr, Attrs, INLINE_BYTES, Tensor, TensorData};

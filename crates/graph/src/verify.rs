@@ -19,8 +19,8 @@
 //! 12. There are no more input attributes than inputs.
 //! 13. Attributes of one thing have different names, and nest at most [`MAX_ATTR_DEPTH`] deep.
 //! 14. Further keys of the file are none of the keys that the format knows.
-//! 15. The bytes of every value whose shape is known fit in 64 bits, and so does the sum of all
-//!     values and workspaces.
+//! 15. The bytes of every value whose shape is known fit in 63 bits, and so does the sum of all
+//!     values and workspaces. So they are numbers with sign, too, which many formats have only.
 //! 16. A constant tensor has as many elements as its shape says, where its contents are there.
 //!
 //! The check takes time in proportion to the graph and does not recurse, whatever the graph.
@@ -439,7 +439,7 @@ impl Check<'_> {
             let known = value.shape.as_ref().and_then(|s| s.known()).is_some();
             if bytes.is_none() && known && value.dtype.bits().is_some() {
                 let at = format!("value {:?}", graph.value_label(id));
-                self.fail(15, at, "its bytes do not fit in 64 bits");
+                self.fail(15, at, "its bytes do not fit in 63 bits");
             }
             sum = sum.and_then(|sum| sum.checked_add(bytes.unwrap_or(0)));
         }
@@ -447,8 +447,9 @@ impl Check<'_> {
         for bytes in workspaces.filter_map(|&b| u64::try_from(b).ok()) {
             sum = sum.and_then(|sum| sum.checked_add(bytes));
         }
-        if sum.is_none() && self.broken.is_empty() {
-            self.fail(15, "graph", "the bytes of all values do not fit in 64 bits");
+        let fits = sum.is_some_and(|sum| i64::try_from(sum).is_ok());
+        if !fits && self.broken.is_empty() {
+            self.fail(15, "graph", "the bytes of all values do not fit in 63 bits");
         }
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::{Builder, Size, Type};
 use crate::{
-    Attr, CONST_OP, DType, Dialect, Graph, Shape, SubgraphId, Tensor, TensorData, ValueId,
+    Attr, CONST_OP, DType, Dialect, Graph, INLINE_BYTES, Shape, SubgraphId, Tensor, TensorData,
+    ValueId,
 };
 
 /// A random valid ONNX graph. Ids are in the order in which a reader would give them, which is
@@ -86,18 +87,16 @@ impl Builder<'_, '_> {
         self.graph.add_output(node, name, dtype, Some(shape))
     }
 
-    /// A constant of zeros that operators may read.
+    /// A constant of zeros that operators may read; a large one without its contents, which no
+    /// format would print.
     fn weight(&mut self, at: SubgraphId, (dtype, shape): Type) -> ValueId {
-        let elements = shape.iter().product();
-        let bytes = dtype.bytes(elements).unwrap_or(0);
-        let value = self.constant(
-            at,
-            Tensor {
-                dtype,
-                shape,
-                data: TensorData::Bytes(vec![0; usize::try_from(bytes).unwrap_or(0)].into()),
-            },
-        );
+        let bytes = dtype.bytes(shape.iter().product());
+        let small = bytes.filter(|&n| n <= INLINE_BYTES);
+        let data = match small.and_then(|n| usize::try_from(n).ok()) {
+            Some(bytes) => TensorData::Bytes(vec![0; bytes].into()),
+            None => TensorData::Absent,
+        };
+        let value = self.constant(at, Tensor { dtype, shape, data });
         self.visible.push(value);
         value
     }

@@ -1,10 +1,10 @@
 //! Attributes as JSON values, both ways.
 
-use bytes::Bytes;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 use std::sync::Arc;
 
+use crate::elements::{from_hex, from_list, to_hex, to_list};
 use crate::verify::MAX_ATTR_DEPTH;
 use crate::{Attr, Attrs, DType, Tensor, TensorData};
 
@@ -14,11 +14,6 @@ const MARKS: [&str; 4] = ["tensor", "bytes", "float", "map"];
 /// The attributes of a JSON object.
 pub(super) fn read_attrs(map: serde_json::Map<String, Value>) -> Result<Attrs, String> {
     attrs_at(map, MAX_ATTR_DEPTH)
-}
-
-/// The attribute that a JSON value stands for.
-pub(super) fn read_attr(value: Value) -> Result<Attr, String> {
-    attr_at(value, MAX_ATTR_DEPTH)
 }
 
 fn attrs_at(map: serde_json::Map<String, Value>, depth: usize) -> Result<Attrs, String> {
@@ -135,105 +130,15 @@ fn read_tensor(mut map: serde_json::Map<String, Value>) -> Result<Tensor, String
         (None, None | Some(Value::Null)) => TensorData::Absent,
         (None, Some(Value::String(hex))) => TensorData::Bytes(from_hex(&hex)?),
         (None, Some(Value::Array(list))) => {
-            let found = u64::try_from(list.len()).ok();
-            if tensor.elements() != found {
-                return Err(format!(
-                    "\"data\" has {} elements, the shape asks for others",
-                    list.len()
-                ));
-            }
-            if dtype == DType::String {
-                let strings = list.into_iter().map(|v| match read_attr(v)? {
-                    Attr::Str(s) => Ok(Bytes::from(s)),
-                    Attr::Bytes(b) => Ok(b),
-                    _ => Err("\"data\": expected strings".to_owned()),
-                });
-                TensorData::Strings(strings.collect::<Result<_, _>>()?)
-            } else {
-                TensorData::Bytes(read_elements(dtype, &list)?)
-            }
+            let list = list.into_iter().map(|v| attr_at(v, 1));
+            let list = list.collect::<Result<_, _>>()?;
+            from_list(dtype, tensor.elements(), list).map_err(|e| format!("\"data\": {e}"))?
         }
         (None, Some(_)) => {
             return Err("\"data\" is a list, a hexadecimal text or null".to_owned());
         }
     };
     Ok(tensor)
-}
-
-/// Applies a macro to the Rust type of the elements, where there is one: first those that are
-/// integers in JSON, then those that are floats.
-macro_rules! by_element_type {
-    ($dtype:expr, $int:ident, $float:ident, $other:expr) => {
-        match $dtype {
-            DType::I64 => $int!(i64),
-            DType::I32 => $int!(i32),
-            DType::I16 => $int!(i16),
-            DType::I8 => $int!(i8),
-            DType::U64 => $int!(u64),
-            DType::U32 => $int!(u32),
-            DType::U16 => $int!(u16),
-            DType::U8 | DType::Bool => $int!(u8),
-            DType::F32 => $float!(f32),
-            DType::F64 => $float!(f64),
-            _ => $other,
-        }
-    };
-}
-
-fn read_elements(dtype: DType, list: &[Value]) -> Result<Bytes, String> {
-    let mut bytes = Vec::new();
-    for v in list {
-        let misfit = || format!("\"data\": {v} is no {dtype}");
-        macro_rules! int {
-            ($ty:ty) => {{
-                let wide = (v.as_i64().map(i128::from))
-                    .or_else(|| v.as_u64().map(i128::from))
-                    .or_else(|| v.as_bool().map(i128::from))
-                    .ok_or_else(misfit)?;
-                let n = <$ty>::try_from(wide).map_err(|_| misfit())?;
-                bytes.extend_from_slice(&n.to_le_bytes());
-            }};
-        }
-        macro_rules! float {
-            ($ty:ty) => {{
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "rounds to the element type"
-                )]
-                let n = v.as_f64().ok_or_else(misfit)? as $ty;
-                bytes.extend_from_slice(&n.to_le_bytes());
-            }};
-        }
-        by_element_type!(
-            dtype,
-            int,
-            float,
-            return Err(format!("\"data\" of {dtype} is written in hexadecimal"))
-        );
-    }
-    Ok(Bytes::from(bytes))
-}
-
-fn from_hex(text: &str) -> Result<Bytes, String> {
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok()))
-        .collect();
-    match digits {
-        Some(digits) if digits.len().is_multiple_of(2) => {
-            Ok(digits.chunks_exact(2).map(|d| d[0] << 4 | d[1]).collect())
-        }
-        _ => Err("expected an even number of hexadecimal digits".to_owned()),
-    }
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes
-        .iter()
-        .flat_map(|b| [b >> 4, b & 15])
-        .map(|d| char::from(DIGITS[usize::from(d)]))
-        .collect()
 }
 
 /// Attributes that are written as a JSON object.
@@ -303,26 +208,19 @@ impl Serialize for JsonTensor<'_> {
                 };
                 map.serialize_entry("external", &external)?;
             }
-            TensorData::Bytes(bytes) if tensor.is_small() => match elements(tensor, bytes) {
-                Some(list) => map.serialize_entry("data", &list)?,
-                None => map.serialize_entry("data", &to_hex(bytes))?,
+            TensorData::Absent => map.serialize_entry("data", &())?,
+            _ if !tensor.is_small() => map.serialize_entry("data", &())?,
+            data => match (to_list(tensor), data) {
+                (Some(list), _) => {
+                    let list: Vec<JsonAttr> = list.iter().map(JsonAttr).collect();
+                    map.serialize_entry("data", &list)?;
+                }
+                (None, TensorData::Bytes(bytes)) => map.serialize_entry("data", &to_hex(bytes))?,
+                (None, _) => map.serialize_entry("data", &())?,
             },
-            TensorData::Strings(strings) if tensor.is_small() && holds(tensor, strings) => {
-                let strings: Vec<Attr> = strings.iter().map(text_or_bytes).collect();
-                let list: Vec<JsonAttr> = strings.iter().map(JsonAttr).collect();
-                map.serialize_entry("data", &list)?;
-            }
-            TensorData::Bytes(_) | TensorData::Strings(_) | TensorData::Absent => {
-                map.serialize_entry("data", &())?;
-            }
         }
         map.end()
     }
-}
-
-/// Whether these strings are the tensor's elements, neither more nor fewer.
-fn holds(tensor: &Tensor, strings: &[Bytes]) -> bool {
-    tensor.dtype == DType::String && tensor.elements() == u64::try_from(strings.len()).ok()
 }
 
 #[derive(serde::Serialize)]
@@ -331,39 +229,4 @@ struct External<'a> {
     offset: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     length: Option<u64>,
-}
-
-fn text_or_bytes(bytes: &Bytes) -> Attr {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Attr::Str(text.to_owned()),
-        Err(_) => Attr::Bytes(bytes.clone()),
-    }
-}
-
-/// The elements as numbers that give the same bytes when they are read again; `None` where only
-/// the bytes themselves do.
-fn elements(tensor: &Tensor, bytes: &[u8]) -> Option<Vec<serde_json::Number>> {
-    if tensor.dtype.bytes(tensor.elements()?)? != u64::try_from(bytes.len()).ok()? {
-        return None;
-    }
-    macro_rules! int {
-        ($ty:ty) => {
-            bytes
-                .chunks_exact(size_of::<$ty>())
-                .map(|c| Some(<$ty>::from_le_bytes(c.try_into().ok()?).into()))
-                .collect()
-        };
-    }
-    macro_rules! float {
-        ($ty:ty) => {
-            bytes
-                .chunks_exact(size_of::<$ty>())
-                .map(|c| {
-                    let n = <$ty>::from_le_bytes(c.try_into().ok()?);
-                    serde_json::Number::from_f64(n.into())
-                })
-                .collect()
-        };
-    }
-    by_element_type!(tensor.dtype, int, float, None)
 }
