@@ -97,10 +97,7 @@ pub fn detect(bytes: &[u8]) -> Result<Kind, FormatError> {
     if let Some((_, _, what)) = SIGNATURES.iter().find(signed) {
         return Err(FormatError::NoModel((*what).to_owned()));
     }
-    let text = bytes
-        .strip_prefix(b"\xef\xbb\xbf")
-        .unwrap_or(bytes)
-        .trim_ascii_start();
+    let text = without_mark(bytes).trim_ascii_start();
     if text.first() == Some(&b'{') {
         return json(text);
     }
@@ -116,6 +113,11 @@ pub fn detect(bytes: &[u8]) -> Result<Kind, FormatError> {
             "binary data of an unknown kind".to_owned(),
         )),
     }
+}
+
+/// The bytes without a byte-order mark before them.
+pub(crate) fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
 /// The kind that the key `format` of a JSON file names.

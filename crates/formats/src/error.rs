@@ -34,7 +34,7 @@ pub enum FormatError {
     Damaged(String),
     /// Graph JSON with a mistake.
     #[error(transparent)]
-    Json(#[from] JsonError),
+    Json(Box<JsonError>),
     /// A model with a mistake.
     #[error("{}{problem}", place(path))]
     Model {
@@ -206,6 +206,12 @@ impl FormatError {
             path.insert(0, place());
         }
         self
+    }
+}
+
+impl From<JsonError> for FormatError {
+    fn from(error: JsonError) -> Self {
+        FormatError::Json(Box::new(error))
     }
 }
 

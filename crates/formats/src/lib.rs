@@ -14,6 +14,8 @@ mod detect;
 mod error;
 mod generated;
 mod onnx;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod weights;
 mod wire;
 
@@ -59,7 +61,7 @@ impl ModelFile {
     pub fn graph(&self) -> Result<Graph, FormatError> {
         match self.kind {
             Kind::Onnx => onnx::read(self.bytes.clone(), self.folder.as_deref()),
-            Kind::GraphJson => Ok(tenure_graph::json::read(&self.bytes)?),
+            Kind::GraphJson => Ok(tenure_graph::json::read(detect::without_mark(&self.bytes))?),
             Kind::MemoryJson => Err(FormatError::NoModel(
                 "memory JSON, which lists buffers and has no graph".to_owned(),
             )),

@@ -191,3 +191,134 @@ pub(crate) fn folder_of(file: &Path) -> &Path {
         _ => Path::new("."),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::GraphBuilder;
+    use tenure_graph::DType;
+
+    /// The text of an error.
+    fn said<T: std::fmt::Debug>(result: Result<T, FormatError>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn locations_outside_the_folder_are_refused() {
+        for (location, why) in [
+            ("../w.bin", "holds \"..\""),
+            ("a/../../w.bin", "holds \"..\""),
+            ("a\\..\\w.bin", "holds \"..\""),
+            ("/etc/passwd", "is absolute"),
+            ("\\\\server\\w.bin", "is absolute"),
+            ("C:\\w.bin", "is absolute"),
+            ("c:w.bin", "is absolute"),
+            ("", "names no file"),
+            ("a\0b", "names no file"),
+        ] {
+            let text = said(check_location(None, location));
+            assert!(text.contains(why), "{location:?}: {text}");
+        }
+        for location in ["w.bin", "./w.bin", "a/b/w.bin", "..w.bin", "a..b"] {
+            check_location(None, location).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_model_that_names_such_a_location_is_refused() {
+        let mut g = GraphBuilder::new("../evil");
+        g.input("x", DType::F32, "4");
+        g.weight("w", DType::F32, &[4]);
+        g.node("Add", &["x", "w"], &["y"]);
+        g.output("y", DType::F32, "4");
+        let text = said(crate::read_bytes(g.model(17).encode()));
+        assert!(
+            text.contains("\"../evil.absent.bin\" would lie outside"),
+            "{text}"
+        );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_out_of_the_folder_are_refused() {
+        use std::os::unix::fs::symlink;
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("w.bin"), [0; 8]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link.bin");
+        symlink(outside.path().join("w.bin"), &link).unwrap();
+        symlink(outside.path(), folder.path().join("dir")).unwrap();
+        fs::write(folder.path().join("in.bin"), [0; 8]).unwrap();
+        symlink("in.bin", folder.path().join("inner.bin")).unwrap();
+        for location in ["link.bin", "dir/w.bin"] {
+            let text = said(check_location(Some(folder.path()), location));
+            assert!(text.contains("a link leads out"), "{text}");
+        }
+        for location in ["in.bin", "inner.bin", "absent.bin", "dir/absent.bin"] {
+            check_location(Some(folder.path()), location).unwrap();
+        }
+    }
+
+    #[test]
+    fn only_files_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(
+            said(open(folder.path())),
+            "is a folder; give the path of a file"
+        );
+        let empty = folder.path().join("empty");
+        fs::write(&empty, []).unwrap();
+        assert_eq!(said(open(&empty)), "is empty; a model was expected");
+        assert!(said(open(&folder.path().join("none"))).starts_with("cannot be read: "));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn pipes_and_devices_do_not_hang() {
+        let text = "is a pipe, a socket or a device; give the path of a file";
+        assert_eq!(said(open("/dev/zero".as_ref())), text);
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        if made.is_ok_and(|status| status.success()) {
+            assert_eq!(said(open(&pipe)), text);
+        }
+    }
+
+    #[test]
+    fn contents_come_from_the_file_beside_the_model() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("w.bin"), (0..16).collect::<Vec<u8>>()).unwrap();
+        fs::create_dir(folder.path().join("d")).unwrap();
+        let mut weights = Weights::beside(&folder.path().join("m.onnx"));
+        let mut contents = |location: &str, offset, length| {
+            weights.contents(&Tensor {
+                dtype: DType::I16,
+                shape: vec![3],
+                data: TensorData::External {
+                    location: location.to_owned(),
+                    offset,
+                    length,
+                },
+            })
+        };
+        let expected = [4, 5, 6, 7, 8, 9];
+        assert_eq!(contents("w.bin", 4, Some(6)).unwrap(), expected[..]);
+        assert_eq!(contents("w.bin", 4, None).unwrap(), expected[..]);
+        let text = said(contents("w.bin", 11, None));
+        assert!(
+            text.ends_with("take bytes 11 to 17, but the file has 16"),
+            "{text}"
+        );
+        let text = said(contents("w.bin", u64::MAX, None));
+        assert!(text.contains("but the file has 16"), "{text}");
+        let text = said(contents("w.bin", 0, Some(5)));
+        assert!(
+            text.ends_with("have 5 bytes; type and shape ask for 6"),
+            "{text}"
+        );
+        assert!(said(contents("none.bin", 0, None)).contains("cannot be read"));
+        assert!(said(contents("d", 0, None)).contains("it is a folder"));
+        assert!(said(contents("../w.bin", 0, None)).contains("would lie outside"));
+    }
+}

@@ -28,11 +28,12 @@ const MAX_DEPTH: usize = tenure_graph::verify::MAX_DEPTH;
 /// What the graph attributes of ONNX operators are called as bodies; others keep their name.
 const ROLES: &[(&str, &str)] = &[("then_branch", "then"), ("else_branch", "else")];
 
-/// Builds the graph of a model.
+/// Builds the graph of a model. `inline_limit` is about how many bytes inlined functions may take.
 pub(super) fn build(
     model: &pb::ModelProto,
     root: &pb::GraphProto,
     folder: Option<&Path>,
+    inline_limit: u64,
 ) -> Result<Graph, FormatError> {
     let name = if root.name().is_empty() {
         "main"
@@ -42,7 +43,8 @@ pub(super) fn build(
     let mut builder = Builder {
         graph: Graph::new(root.name(), Dialect::Onnx, name),
         table: OpTable::builtin(Dialect::Onnx),
-        functions: Functions::new(&model.functions).within(|| "functions".to_owned())?,
+        functions: Functions::new(&model.functions, inline_limit)
+            .within(|| "functions".to_owned())?,
         tensors: Tensors::new(folder),
         given: Given::default(),
         frames: Vec::new(),

@@ -7,16 +7,14 @@ use super::domain;
 use crate::error::Problem;
 use crate::generated::onnx as pb;
 
-/// About how many bytes the nodes of inlined functions may take, all calls together: some four
-/// million nodes. Functions that call functions grow without bound.
-const INLINE_LIMIT: u64 = 1 << 30;
-
 /// Domain, name and overload.
 type Key<'m> = (&'m str, &'m str, &'m str);
 
 /// The functions of a model.
 pub(super) struct Functions<'m> {
     by_key: HashMap<Key<'m>, &'m pb::FunctionProto>,
+    /// Bytes that inlined bodies may take, and what is left of them.
+    limit: u64,
     bytes_left: u64,
 }
 
@@ -27,7 +25,7 @@ pub(super) struct Call<'m> {
 }
 
 impl<'m> Functions<'m> {
-    pub(super) fn new(functions: &'m [pb::FunctionProto]) -> Result<Self, Problem> {
+    pub(super) fn new(functions: &'m [pb::FunctionProto], limit: u64) -> Result<Self, Problem> {
         let mut by_key = HashMap::new();
         for function in functions {
             let key = (
@@ -41,7 +39,8 @@ impl<'m> Functions<'m> {
         }
         Ok(Functions {
             by_key,
-            bytes_left: INLINE_LIMIT,
+            limit,
+            bytes_left: limit,
         })
     }
 
@@ -55,7 +54,7 @@ impl<'m> Functions<'m> {
     pub(super) fn charge(&mut self, items: usize, size: usize) -> Result<(), Problem> {
         let bytes = u64::try_from(items.saturating_mul(size)).unwrap_or(u64::MAX);
         self.bytes_left =
-            (self.bytes_left.checked_sub(bytes)).ok_or(Problem::TooManyInlined(INLINE_LIMIT))?;
+            (self.bytes_left.checked_sub(bytes)).ok_or(Problem::TooManyInlined(self.limit))?;
         Ok(())
     }
 

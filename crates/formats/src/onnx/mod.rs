@@ -19,7 +19,12 @@ mod calls;
 mod names;
 mod order;
 mod tensor;
+#[cfg(test)]
+mod tests;
 mod types;
+
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use types::element;
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -29,6 +34,10 @@ use tenure_graph::Graph;
 use crate::error::{FormatError, Problem};
 use crate::generated::onnx as pb;
 
+/// About how many bytes the nodes of inlined functions may take, all calls together: some four
+/// million nodes. Functions that call functions grow without bound.
+const INLINE_LIMIT: u64 = 1 << 30;
+
 /// Reads an ONNX model. `folder` is where its external data lies; without one, locations are
 /// checked by their text alone.
 pub(crate) fn read(bytes: Bytes, folder: Option<&Path>) -> Result<Graph, FormatError> {
@@ -37,7 +46,7 @@ pub(crate) fn read(bytes: Bytes, folder: Option<&Path>) -> Result<Graph, FormatE
     if graph.node.is_empty() && graph.output.is_empty() {
         return Err(Problem::EmptyGraph.into());
     }
-    build::build(&model, graph, folder)
+    build::build(&model, graph, folder, INLINE_LIMIT)
 }
 
 fn undecodable(error: &prost::DecodeError) -> FormatError {

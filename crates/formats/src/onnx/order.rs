@@ -83,6 +83,8 @@ fn cycle(nodes: &[pb::NodeProto], sources: &[Vec<usize>], waits: &[usize]) -> Ve
         at = sources[n].iter().copied().find(|&s| waits[s] > 0);
     }
     path.reverse();
+    let first = (0..path.len()).min_by_key(|&i| path[i]).unwrap_or(0);
+    path.rotate_left(first);
     let mut names: Vec<String> = (path.iter().take(SHOWN))
         .map(|&n| super::node_title(n, &nodes[n]))
         .collect();

@@ -220,7 +220,7 @@ fn spread(values: &Tensor, indices: &Tensor, shape: &[u64]) -> Result<TensorData
         return Ok(TensorData::Absent);
     };
     let bits = values.dtype.bits().unwrap_or(0);
-    if bits % 8 != 0 || bits == 0 {
+    if bits == 0 || !bits.is_multiple_of(8) {
         return Ok(TensorData::Absent);
     }
     let width = (bits / 8) as usize;

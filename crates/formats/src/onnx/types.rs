@@ -8,7 +8,7 @@ use pb::tensor_shape_proto::dimension::Value as DimValue;
 use pb::type_proto::Value as Kind;
 
 /// The element type of ONNX number `n`; `None` for a number that is no type.
-pub(super) fn element(n: i32) -> Option<DType> {
+pub(crate) fn element(n: i32) -> Option<DType> {
     use pb::tensor_proto::DataType as T;
     Some(match T::try_from(n).ok()? {
         T::Undefined => return None,
