@@ -181,7 +181,7 @@ pub fn check(graph: &Graph, table: &OpTable, plan: &Plan) -> Result<CheckedPlan,
         return Err(findings.into_list());
     }
     let mut demands = demands::gather(graph, table, plan, &mut layout, &mut findings);
-    let accesses = walk::run(plan, &layout, &mut demands, &mut findings);
+    let accesses = walk::run(graph, plan, &layout, &mut demands, &mut findings);
     sharing::lives(plan, &mut findings);
     sharing::members(plan, &mut demands, &mut findings);
     sharing::no_reuse(graph, plan, &mut findings);

@@ -236,14 +236,9 @@ pub enum PlanFileError {
     /// Another format or a newer version.
     #[error("the plan says format {0:?}, which is not {FORMAT:?}: make the plan again with this version")]
     Format(String),
-    /// The plan belongs to another model.
-    #[error("the plan was made for another graph (its SHA-256 is {plan}, the model's is {model}): plan this model again")]
-    OtherModel {
-        /// What the plan says.
-        plan: String,
-        /// What the model has.
-        model: String,
-    },
+    /// No JSON, or not that of a plan.
+    #[error("no plan: {0}")]
+    Json(String),
     /// A name that the model does not have.
     #[error("{place} names {kind} {name:?}, which the model does not have")]
     UnknownName {
@@ -322,23 +317,32 @@ impl PlanFile {
         }
     }
 
-    /// Finds the names of a saved plan in a graph.
-    ///
-    /// Whether the plan is right is the checker's business; here only names and texts are looked
-    /// at.
+    /// Reads a saved plan.
     ///
     /// # Errors
-    /// Another format, another model, a name that the graph does not have.
-    pub fn resolve(&self, graph: &Graph, sha256: &str) -> Result<Plan, PlanFileError> {
-        if self.format != FORMAT {
-            return Err(PlanFileError::Format(self.format.clone()));
+    /// Text that is no plan, or a plan of another format or a newer version.
+    pub fn read(text: &[u8]) -> Result<Self, PlanFileError> {
+        #[derive(Deserialize)]
+        struct Head {
+            format: String,
         }
-        if self.model.sha256 != sha256 {
-            return Err(PlanFileError::OtherModel {
-                plan: self.model.sha256.clone(),
-                model: sha256.to_owned(),
-            });
+        let json = |e: serde_json::Error| PlanFileError::Json(e.to_string());
+        // The format decides whether the rest can be understood at all.
+        let head: Head = serde_json::from_slice(text).map_err(json)?;
+        if head.format != FORMAT {
+            return Err(PlanFileError::Format(head.format));
         }
+        serde_json::from_slice(text).map_err(json)
+    }
+
+    /// Finds the names of a saved plan in a graph.
+    ///
+    /// Whether the plan is right is the checker's business, and whether it belongs to the graph is
+    /// said by [`ModelIdentity::sha256`]; here only names and texts are looked at.
+    ///
+    /// # Errors
+    /// A name that the graph does not have, a text that is no phase.
+    pub fn resolve(&self, graph: &Graph) -> Result<Plan, PlanFileError> {
         let names = Names::new(graph);
         let steps = self
             .steps

@@ -36,6 +36,9 @@ pub enum PlanError {
     /// The schedule has more steps than can be counted.
     #[error("the schedule has more than 4 294 967 295 steps: split the model")]
     TooManySteps,
+    /// Work on several streams, whose order is not one list.
+    #[error("the graph runs on {0} streams; plans are made for one stream as yet: put all nodes on one stream")]
+    Streams(usize),
     /// Sizes do not fit in 64 bits.
     #[error("the sizes of the storages add up to more than 64 bits can count: check the dimensions given with --dim")]
     TooLarge,
@@ -79,8 +82,15 @@ pub struct Memory {
 /// together.
 ///
 /// # Errors
-/// More steps than 32 bits can count.
+/// More steps than 32 bits can count, or more than one stream.
 pub fn memory(graph: &Graph, table: &OpTable, options: &PlanOptions) -> Result<Memory, PlanError> {
+    let mut streams: Vec<_> = graph.nodes.values().filter_map(|n| n.stream).collect();
+    streams.sort_unstable();
+    streams.dedup();
+    if streams.len() > 1 {
+        return Err(PlanError::Streams(streams.len()));
+    }
+    drop(streams);
     let homes = homes(graph, table, options);
     let schedule = schedule(graph, table, &homes.folded)?;
     let lives = lives(graph, table, options, &homes, &schedule);

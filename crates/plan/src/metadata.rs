@@ -210,6 +210,16 @@ impl MemoryGraph {
         Ok(())
     }
 
+    /// SHA-256 of the whole memory graph, in hexadecimal digits.
+    #[must_use]
+    pub fn sha256(&self) -> String {
+        use sha2::Digest;
+        let mut hasher = sha2::Sha256::new();
+        // A memory graph is plain data, which always has a text.
+        hasher.update(serde_json::to_vec(self).unwrap_or_default());
+        hasher.finalize().iter().map(|b| format!("{b:02x}")).collect()
+    }
+
     /// Places all allocate nodes. The check block of the result is left for the checker.
     ///
     /// # Errors

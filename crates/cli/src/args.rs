@@ -1,0 +1,321 @@
+//! The command line: commands, options and their meaning.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Plans, proves and shows the memory of neural-network graphs.
+#[derive(Debug, Parser)]
+#[command(name = "tenure", version, propagate_version = true)]
+pub struct Cli {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+pub struct Common {
+    /// Print nothing but data that was asked for, and errors
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// When to colour the output
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
+    pub color: Color,
+}
+
+/// When to colour the output.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    /// Makes it the choice of the whole process.
+    pub fn write_global(self) {
+        let choice = match self {
+            Color::Auto => anstream::ColorChoice::Auto,
+            Color::Always => anstream::ColorChoice::Always,
+            Color::Never => anstream::ColorChoice::Never,
+        };
+        choice.write_global();
+    }
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Plan a model's memory, prove the plan, and show it
+    Plan(Box<PlanArgs>),
+    /// Place the buffers of an allocation CSV
+    Solve(SolveArgs),
+    /// Prove or refute a plan, whoever made it
+    Check(CheckArgs),
+    /// Write a model as graph JSON, or only its memory
+    Convert(ConvertArgs),
+    /// Draw a saved plan: lifetimes and memory map
+    Report(ReportArgs),
+}
+
+/// How a model is read.
+#[derive(Debug, Args)]
+pub struct ModelArgs {
+    /// ONNX model, graph JSON or memory JSON; told apart by its content
+    pub model: PathBuf,
+    /// Value of a free dimension: NAME=N, INPUT@AXIS=N, or a range NAME=LO..HI (HI is planned)
+    #[arg(long, value_name = "NAME=N")]
+    pub dim: Vec<String>,
+    /// Let free dimensions without a value stay free: what depends on them is left out of the arena
+    #[arg(long)]
+    pub dynamic: bool,
+    /// Rows for operators, in TOML (docs/adding-an-operator.md)
+    #[arg(long, value_name = "FILE")]
+    pub ops: Vec<PathBuf>,
+}
+
+/// What a plan must keep to.
+#[derive(Debug, Args)]
+pub struct RuleArgs {
+    /// Alignment of every offset in bytes, a power of two
+    #[arg(long, value_name = "N", default_value = "64", value_parser = alignment)]
+    pub align: u64,
+    /// Node names or operator types whose memory is shared with nobody, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub no_reuse: Vec<String>,
+    /// Where graph inputs live
+    #[arg(long, value_enum, default_value_t = Place::Planned)]
+    pub inputs: Place,
+    /// Where graph outputs live
+    #[arg(long, value_enum, default_value_t = Place::Planned)]
+    pub outputs: Place,
+    /// Keep the bytes of planned inputs to the end
+    #[arg(long)]
+    pub keep_inputs: bool,
+    /// Compute what depends on constants alone at load time
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    pub fold: Switch,
+    /// What may share memory
+    #[arg(long, value_enum, default_value_t = Share::Full)]
+    pub sharing: Share,
+    /// Keep the model's order, or look for one with a lower peak
+    #[arg(long, value_enum, default_value_t = OrderChoice::File)]
+    pub order: OrderChoice,
+    /// Number of streams to schedule on
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub streams: u32,
+}
+
+/// How offsets are searched for.
+#[derive(Debug, Args)]
+pub struct SearchArgs {
+    /// Budget: exit 1 when more is needed. Bytes, or with KiB, MiB, GiB
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub capacity: Option<u64>,
+    /// Search strategy
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = strategy)]
+    pub strategy: tenure_solve::Strategy,
+    /// How long the search may go on: 500ms, 6s, 1.5s, 2m
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub time_limit: Option<Duration>,
+    /// Threads of the search [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<std::num::NonZeroUsize>,
+}
+
+/// `tenure plan`.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub rules: RuleArgs,
+    #[command(flatten)]
+    pub search: SearchArgs,
+    /// Save the plan
+    #[arg(long, short, value_name = "PLAN.json")]
+    pub output: Option<PathBuf>,
+    /// Save the report
+    #[arg(long, value_name = "R.html")]
+    pub report: Option<PathBuf>,
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tenure solve`.
+#[derive(Debug, Args)]
+pub struct SolveArgs {
+    /// Allocation CSV, plain or gzip
+    pub buffers: PathBuf,
+    /// Least alignment of every buffer in bytes
+    #[arg(long, value_name = "N", default_value = "1", value_parser = alignment)]
+    pub align: u64,
+    #[command(flatten)]
+    pub search: SearchArgs,
+    /// `end` of `start,end` is the last step and belongs to the buffer
+    #[arg(long)]
+    pub inclusive: bool,
+    /// Write the rows with their offsets
+    #[arg(long, short, value_name = "OUT.csv")]
+    pub output: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tenure check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// The plan
+    pub plan: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tenure convert`.
+#[derive(Debug, Args)]
+pub struct ConvertArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub rules: RuleArgs,
+    /// Write the memory graph alone (tenure.memory/1): what has to be placed, and for how long
+    #[arg(long)]
+    pub memory: bool,
+    /// Where to write
+    #[arg(long, short, value_name = "GRAPH.json")]
+    pub output: PathBuf,
+}
+
+/// `tenure report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// A saved plan
+    pub plan: PathBuf,
+    /// Where to write
+    #[arg(long, short, value_name = "R.html")]
+    pub output: PathBuf,
+}
+
+/// Where inputs or outputs live.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Place {
+    /// Inside the arena
+    Planned,
+    /// In the caller's memory
+    User,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+/// What may share memory.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Share {
+    /// A storage a value
+    None,
+    /// Views share their source's storage
+    Views,
+    /// Views, updates in place, values handed over at subgraph borders
+    Full,
+}
+
+/// Which order to run in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OrderChoice {
+    /// The model's own
+    File,
+    /// The best one found
+    Auto,
+}
+
+fn alignment(text: &str) -> Result<u64, String> {
+    let n = u64::from_str(text).map_err(|e| e.to_string())?;
+    if n.is_power_of_two() && n <= 1 << 32 {
+        Ok(n)
+    } else {
+        Err("an alignment is a power of two of at most 4 GiB, such as 64".to_owned())
+    }
+}
+
+fn strategy(name: &str) -> Result<tenure_solve::Strategy, String> {
+    name.parse()
+        .map_err(|e: tenure_solve::UnknownStrategy| e.to_string())
+}
+
+/// A number of bytes, plain or with `KiB`, `MiB`, `GiB`.
+fn size(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u64); 4] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1)];
+    let text = text.trim();
+    let (number, unit) = UNITS
+        .iter()
+        .find_map(|&(name, bytes)| text.strip_suffix(name).map(|n| (n.trim_end(), bytes)))
+        .unwrap_or((text, 1));
+    let bad = || "a size is a number of bytes, or a number with KiB, MiB or GiB".to_owned();
+    if let Ok(n) = u64::from_str(number) {
+        return n.checked_mul(unit).ok_or_else(bad);
+    }
+    // A fraction of a unit, exact to the byte below: digits, a point, digits.
+    let (whole, fraction) = number.split_once('.').ok_or_else(bad)?;
+    let digits = u32::try_from(fraction.len()).map_err(|_| bad())?;
+    if digits == 0 || digits > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(bad());
+    }
+    let whole = u64::from_str(whole).map_err(|_| bad())?;
+    let part = u64::from_str(fraction).map_err(|_| bad())?;
+    let scale = 10u128.pow(digits);
+    let bytes = u128::from(unit) * (u128::from(whole) * scale + u128::from(part)) / scale;
+    u64::try_from(bytes).map_err(|_| bad())
+}
+
+/// A duration such as `500ms`, `6s`, `1.5s`, `2m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let bad = || "a duration is a number with ms, s or m, such as 500ms or 1.5s".to_owned();
+    let (number, unit) = [("ms", 0.001), ("s", 1.0), ("m", 60.0)]
+        .into_iter()
+        .find_map(|(name, unit)| text.strip_suffix(name).map(|n| (n, unit)))
+        .ok_or_else(bad)?;
+    let number: f64 = number.trim_end().parse().map_err(|_| bad())?;
+    Duration::try_from_secs_f64(number * unit).map_err(|_| bad())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_and_durations() {
+        assert_eq!(size("1.5KiB"), Ok(1536));
+        assert_eq!(size("1048576"), Ok(1 << 20));
+        assert_eq!(size("2 GiB"), Ok(2 << 30));
+        assert!(size("1.5").is_ok_and(|n| n == 1));
+        for bad in ["", "x", "-1", "1.", "KiB", "99999999999GiB", "1.0000000001MiB"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        for bad in ["", "5", "s", "-1s", "infs", "nans", "1h"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The commands, a file each.
+
+mod check;
+mod convert;
+mod plan;
+mod report;
+mod solve;
+
+use crate::args::Command;
+use crate::exit::{Exit, Failure};
+use crate::ui::Ui;
+
+/// Runs a command.
+pub fn run(command: Command, ui: &Ui) -> Result<Exit, Failure> {
+    match command {
+        Command::Plan(args) => plan::run(&args, ui),
+        Command::Solve(args) => solve::run(&args, ui),
+        Command::Check(args) => check::run(&args, ui),
+        Command::Convert(args) => convert::run(&args, ui),
+        Command::Report(args) => report::run(&args, ui),
+    }
+}

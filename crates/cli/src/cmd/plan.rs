@@ -1,0 +1,254 @@
+//! `tenure plan`: model to plan, checked and shown.
+
+use std::time::Instant;
+
+use serde::Serialize;
+use tenure_check::check;
+use tenure_graph::Graph;
+use tenure_graph::plan_file::{CheckBlock, ModelIdentity, PlanFile, Summary};
+use tenure_plan::metadata::MemoryGraph;
+use tenure_plan::{assign, memory};
+use tenure_report::{ReportModel, html, text};
+
+use crate::args::PlanArgs;
+use crate::exit::{Exit, Failure};
+use crate::pipeline::{self, Model, config, options, since};
+use crate::ui::Ui;
+use crate::{files, ui};
+
+/// `plan --json`.
+#[derive(Serialize)]
+struct Json<'a> {
+    model: JsonModel<'a>,
+    arena: JsonArena<'a>,
+    bytes: JsonBytes,
+    storages: usize,
+    in_place: usize,
+    copies: JsonCopies,
+    dynamic_values: usize,
+    check: &'a CheckBlock,
+    warnings: &'a [String],
+    cut_by_clock: bool,
+    time_ms: Times,
+}
+
+#[derive(Serialize)]
+struct JsonModel<'a> {
+    path: String,
+    format: &'a str,
+    nodes: usize,
+    values: usize,
+}
+
+#[derive(Serialize)]
+struct JsonArena<'a> {
+    size: u64,
+    lower_bound: u64,
+    proven_optimal: bool,
+    no_reuse: u64,
+    strategy: &'a str,
+}
+
+#[derive(Serialize)]
+struct JsonBytes {
+    constants: u64,
+    inputs: u64,
+    outputs: u64,
+    intermediates: u64,
+    workspaces: u64,
+}
+
+#[derive(Serialize)]
+struct JsonCopies {
+    inserted: usize,
+    bytes: u64,
+}
+
+/// Milliseconds of each stage.
+#[derive(Clone, Copy, Default, Serialize)]
+struct Times {
+    read: f64,
+    shapes: f64,
+    guard: f64,
+    lifetimes: f64,
+    solve: f64,
+    check: f64,
+}
+
+/// A plan in names, and what was learnt on the way.
+struct Outcome {
+    file: PlanFile,
+    warnings: Vec<String>,
+    cut_by_clock: bool,
+    time: Times,
+}
+
+/// Runs the command.
+pub fn run(args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
+    let start = Instant::now();
+    let model = pipeline::read(&args.model.model)?;
+    let read = since(start);
+    let outcome = match model {
+        Model::Graph(graph) => of_graph(graph, args, read)?,
+        Model::Memory(text) => of_memory(&text, args, read)?,
+    };
+    show(&outcome, args, ui)
+}
+
+fn of_graph(graph: Graph, args: &PlanArgs, read_ms: f64) -> Result<Outcome, Failure> {
+    let options = options(&args.rules)?;
+    let loaded = pipeline::load(graph, &args.model, read_ms)?;
+    let path = args.model.model.display();
+    let bad = |e: tenure_plan::PlanError| Failure::bad(format!("{path}: {e}"));
+    let start = Instant::now();
+    let graph = pipeline::ordered(loaded.graph, &loaded.table, &options, &args.rules).map_err(bad)?;
+    let found = memory(&graph, &loaded.table, &options).map_err(bad)?;
+    let lifetimes = since(start);
+    let start = Instant::now();
+    let planned = assign(found, &options, &config(&args.search)).map_err(bad)?;
+    let solve = since(start);
+    let start = Instant::now();
+    let plan = planned.plan;
+    let summary = Summary::new(&graph, &plan, planned.in_place);
+    let checked = check(&graph, &loaded.table, &plan).map_err(|violations| {
+        let list: Vec<String> = violations.iter().take(10).map(ToString::to_string).collect();
+        Failure::internal(format!(
+            "the plan for {path} fails its own check, so nothing was written:\n  {}",
+            list.join("\n  ")
+        ))
+    })?;
+    let block = CheckBlock {
+        passed: true,
+        accesses: checked.accesses(),
+    };
+    let check = since(start);
+    Ok(Outcome {
+        file: PlanFile::new(&graph, loaded.identity, &plan, summary, block),
+        warnings: loaded.warnings,
+        cut_by_clock: planned.cut_by_clock,
+        time: Times {
+            read: loaded.time.0,
+            shapes: loaded.time.1,
+            guard: 0.0,
+            lifetimes,
+            solve,
+            check,
+        },
+    })
+}
+
+fn of_memory(text: &[u8], args: &PlanArgs, read: f64) -> Result<Outcome, Failure> {
+    let options = options(&args.rules)?;
+    let path = args.model.model.display();
+    let bad = |e: tenure_plan::PlanError| Failure::bad(format!("{path}: {e}"));
+    let graph = MemoryGraph::read(text).map_err(bad)?;
+    let identity = ModelIdentity {
+        name: graph.name.clone(),
+        format: "memory-json".to_owned(),
+        nodes: 0,
+        values: graph.tensors.len(),
+        sha256: graph.sha256(),
+    };
+    let start = Instant::now();
+    let (mut file, cut_by_clock) = graph
+        .plan(identity, &options, &config(&args.search))
+        .map_err(bad)?;
+    let solve = since(start);
+    let start = Instant::now();
+    let accesses = pipeline::check_memory(&graph, &file).map_err(|violations| {
+        let list: Vec<String> = violations.iter().take(10).map(ToString::to_string).collect();
+        Failure::internal(format!("the plan fails its own check:\n  {}", list.join("\n  ")))
+    })?;
+    file.check = CheckBlock {
+        passed: true,
+        accesses,
+    };
+    Ok(Outcome {
+        file,
+        warnings: Vec::new(),
+        cut_by_clock,
+        time: Times {
+            read,
+            solve,
+            check: since(start),
+            ..Times::default()
+        },
+    })
+}
+
+fn show(outcome: &Outcome, args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
+    let file = &outcome.file;
+    if let Some(path) = &args.output {
+        files::write_json(path, file)?;
+    }
+    let report = || {
+        ReportModel::new(file, outcome.warnings.clone()).map_err(Failure::internal)
+    };
+    if let Some(path) = &args.report {
+        files::write(path, html::page(&report()?).as_bytes())?;
+    }
+    if args.json {
+        let json = serde_json::to_string_pretty(&json(outcome, args)).map_err(Failure::internal)?;
+        ui.data(json);
+    } else if !ui.quiet() {
+        let style = text::Style {
+            color: ui.colors(),
+            unicode: ui.unicode(),
+        };
+        ui.say(text::summary(&report()?, style).trim_end());
+        if outcome.cut_by_clock {
+            ui.say(ui::CUT);
+        }
+    }
+    let size: u64 = file.arenas.iter().map(|a| a.size).sum();
+    match args.search.capacity {
+        Some(capacity) if size > capacity => {
+            ui.warn(format!(
+                "the plan needs {size} bytes, {} more than the capacity of {capacity}",
+                size - capacity
+            ));
+            Ok(Exit::No)
+        }
+        _ => Ok(Exit::Done),
+    }
+}
+
+fn json<'a>(outcome: &'a Outcome, args: &PlanArgs) -> Json<'a> {
+    let file = &outcome.file;
+    let sums = &file.summary;
+    let arena = file.arenas.first();
+    let figure = |f: fn(&tenure_graph::plan::Arena) -> u64| arena.map_or(0, f);
+    Json {
+        model: JsonModel {
+            path: args.model.model.display().to_string(),
+            format: &file.model.format,
+            nodes: file.model.nodes,
+            values: file.model.values,
+        },
+        arena: JsonArena {
+            size: figure(|a| a.size),
+            lower_bound: figure(|a| a.lower_bound),
+            proven_optimal: arena.is_none_or(|a| a.proven_optimal),
+            no_reuse: figure(|a| a.no_reuse),
+            strategy: &file.strategy,
+        },
+        bytes: JsonBytes {
+            constants: sums.constants,
+            inputs: sums.inputs,
+            outputs: sums.outputs,
+            intermediates: sums.intermediates,
+            workspaces: sums.workspaces,
+        },
+        storages: file.storages.len(),
+        in_place: sums.in_place,
+        copies: JsonCopies {
+            inserted: file.copies.len(),
+            bytes: sums.copied,
+        },
+        dynamic_values: file.dynamic.len(),
+        check: &file.check,
+        warnings: &outcome.warnings,
+        cut_by_clock: outcome.cut_by_clock,
+        time_ms: outcome.time,
+    }
+}

@@ -1,0 +1,145 @@
+//! `tenure solve`: buffers of an allocation CSV to offsets.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::time::Instant;
+
+use serde::Serialize;
+use tenure_formats::csv::{self, Times};
+use tenure_solve::{Buffer, Config, Fits, Instance, Solution, Span};
+
+use crate::args::SolveArgs;
+use crate::exit::{Exit, Failure};
+use crate::pipeline::{config, since};
+use crate::ui::Ui;
+use crate::{files, ui};
+
+/// `solve --json`.
+#[derive(Serialize)]
+struct Summary {
+    buffers: usize,
+    height: u64,
+    lower_bound: u64,
+    proven_optimal: bool,
+    fits: bool,
+    strategy: String,
+    cut_by_clock: bool,
+    time_ms: f64,
+}
+
+/// Runs the command.
+pub fn run(args: &SolveArgs, ui: &Ui) -> Result<Exit, Failure> {
+    let path = args.buffers.display();
+    let bad = |e: &dyn std::fmt::Display| Failure::bad(format!("{path}: {e}"));
+    let file = File::open(&args.buffers).map_err(|e| bad(&e))?;
+    if file.metadata().is_ok_and(|m| m.is_dir()) {
+        return Err(bad(&"is a directory, not an allocation CSV"));
+    }
+    let times = if args.inclusive {
+        Times::Inclusive
+    } else {
+        Times::HalfOpen
+    };
+    let options = csv::Options {
+        times,
+        ..csv::Options::default()
+    };
+    let table = csv::read(BufReader::new(file), &options).map_err(|e| bad(&e))?;
+    let instance = instance(&table, args.align).map_err(|e| bad(&e))?;
+    let start = Instant::now();
+    let config = Config {
+        capacity: args.search.capacity,
+        ..config(&args.search)
+    };
+    let solution = tenure_solve::solve(&instance, &config).map_err(Failure::internal)?;
+    let time_ms = since(start);
+    if let Some(out) = &args.output {
+        let mut text = Vec::new();
+        table
+            .write_with_offsets(&solution.offsets, &mut text)
+            .map_err(Failure::internal)?;
+        files::write(out, &text)?;
+    }
+    let fits = solution.fits.is_none_or(|f| f == Fits::Yes);
+    if args.json {
+        let summary = Summary {
+            buffers: instance.len(),
+            height: solution.height,
+            lower_bound: solution.lower_bound,
+            proven_optimal: solution.proven_optimal,
+            fits,
+            strategy: solution.strategy.to_string(),
+            cut_by_clock: solution.cut_by_clock,
+            time_ms,
+        };
+        ui.data(serde_json::to_string_pretty(&summary).map_err(Failure::internal)?);
+    } else {
+        ui.say(text(&instance, &solution, args.search.capacity, time_ms));
+    }
+    Ok(match solution.fits {
+        None | Some(Fits::Yes) => Exit::Done,
+        Some(Fits::No) => Exit::No,
+        Some(Fits::Undecided) => Exit::Undecided,
+    })
+}
+
+/// The rows as an instance, each aligned to `align` at least.
+fn instance(table: &csv::Table, align: u64) -> Result<Instance, String> {
+    let buffers = table
+        .rows()
+        .iter()
+        .map(|row| {
+            // Any alignment is read; both hold at multiples of their least common multiple.
+            let alignment = lcm(row.alignment, align)
+                .ok_or_else(|| format!("line {}: alignment {} is too large", row.line, row.alignment))?;
+            Ok(Buffer {
+                size: row.size,
+                alignment,
+                lower: row.lower,
+                upper: row.upper,
+                gaps: row
+                    .gaps
+                    .iter()
+                    .map(|&(lower, upper)| Span { lower, upper })
+                    .collect(),
+                offset: row.offset,
+            })
+        })
+        .collect::<Result<_, String>>()?;
+    Instance::new(buffers).map_err(|e| e.to_string())
+}
+
+fn lcm(a: u64, b: u64) -> Option<u64> {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    a.checked_div(x)?.checked_mul(b)
+}
+
+fn text(instance: &Instance, solution: &Solution, capacity: Option<u64>, time_ms: f64) -> String {
+    let proof = if solution.proven_optimal {
+        "proven the least".to_owned()
+    } else {
+        let over = solution.height - solution.lower_bound;
+        format!("{over} bytes above the bound, not proven the least")
+    };
+    let mut lines = vec![
+        format!("buffers      {}", instance.len()),
+        format!("height       {} bytes, {proof}", solution.height),
+        format!("lower bound  {} bytes", solution.lower_bound),
+        format!("strategy     {}", solution.strategy),
+        format!("time         {time_ms} ms"),
+    ];
+    if let (Some(capacity), Some(fits)) = (capacity, solution.fits) {
+        lines.push(match fits {
+            Fits::Yes => format!("capacity     fits into {capacity} bytes"),
+            Fits::No => format!("capacity     proven not to fit into {capacity} bytes"),
+            Fits::Undecided => format!("capacity     not decided whether {capacity} bytes are enough"),
+        });
+    }
+    if solution.cut_by_clock {
+        lines.push(ui::CUT.to_owned());
+    }
+    lines.join("\n")
+}

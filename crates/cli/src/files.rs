@@ -1,0 +1,50 @@
+//! Output files: written whole or not at all.
+
+use std::io::Write;
+use std::path::Path;
+
+use tenure_graph::plan_file::PlanFile;
+
+use crate::exit::Failure;
+
+/// Writes `text` to `path` through a temporary file beside it, so that a reader never sees half a
+/// file and a failure leaves the old one as it was.
+pub fn write(path: &Path, text: &[u8]) -> Result<(), Failure> {
+    let fail = |what: &str, error: std::io::Error| {
+        Failure::bad(format!("cannot {what} {}: {error}", path.display()))
+            .hint("check that the folder exists and can be written; nothing was written")
+    };
+    // Devices and pipes cannot be replaced, only written to.
+    if path.exists() && !path.is_file() && !path.is_dir() {
+        return std::fs::write(path, text).map_err(|e| fail("write", e));
+    }
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".tenure-");
+    // What a file that is created plainly gets, less the user's mask.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.tempfile_in(folder).map_err(|e| fail("create", e))?;
+    file.write_all(text).map_err(|e| fail("write", e))?;
+    file.persist(path).map_err(|e| fail("replace", e.error))?;
+    Ok(())
+}
+
+/// Writes a value as JSON, whole or not at all.
+pub fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_vec_pretty(value).map_err(Failure::internal)?;
+    text.push(b'\n');
+    write(path, &text)
+}
+
+/// Reads a saved plan.
+pub fn read_plan(path: &Path) -> Result<PlanFile, Failure> {
+    let bad = |e: &dyn std::fmt::Display| Failure::bad(format!("{}: {e}", path.display()));
+    let text = std::fs::read(path).map_err(|e| bad(&e))?;
+    PlanFile::read(&text).map_err(|e| {
+        bad(&e).hint("a plan is what `tenure plan MODEL -o PLAN.json` writes")
+    })
+}

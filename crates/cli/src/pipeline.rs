@@ -1,0 +1,203 @@
+//! What several commands do with a model: read it, give it shapes, name what is unsure.
+
+use std::path::Path;
+use std::time::Instant;
+
+use tenure_check::{Demand, MemoryViolation};
+use tenure_formats::{Kind, ModelFile};
+use tenure_graph::effects::{OpClass, OpTable};
+use tenure_graph::plan::{Placement, PlanOptions, Sharing, Span};
+use tenure_graph::plan_file::{ModelIdentity, PlanFile};
+use tenure_graph::shapes::{Bindings, infer};
+use tenure_graph::{CONST_OP, Graph, Node, NodeId};
+use tenure_plan::metadata::{AllocateKind, MemoryGraph};
+use tenure_plan::{Config, PlanError, order};
+
+use crate::args::{ModelArgs, OrderChoice, Place, RuleArgs, SearchArgs, Share, Switch};
+use crate::exit::Failure;
+
+/// A model whose shapes are known as far as they can be.
+pub struct Loaded {
+    /// The graph with shapes.
+    pub graph: Graph,
+    /// What its operators do to memory.
+    pub table: OpTable,
+    /// Which model it is.
+    pub identity: ModelIdentity,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+    /// Milliseconds for reading and for shapes.
+    pub time: (f64, f64),
+}
+
+/// Milliseconds since `start`.
+pub fn since(start: Instant) -> f64 {
+    // Microseconds are as fine as anybody reads them.
+    (start.elapsed().as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// What a model file holds.
+pub enum Model {
+    /// A graph, and the name of the format that it was read from.
+    Graph(Graph),
+    /// The text of a memory graph.
+    Memory(bytes::Bytes),
+}
+
+/// Reads what `path` holds.
+pub fn read(path: &Path) -> Result<Model, Failure> {
+    let file = ModelFile::open(path).map_err(Failure::bad)?;
+    match file.kind {
+        Kind::MemoryJson => Ok(Model::Memory(file.bytes)),
+        _ => file.graph().map(Model::Graph).map_err(Failure::bad),
+    }
+}
+
+/// Gives a graph its shapes and verifies it.
+pub fn load(graph: Graph, args: &ModelArgs, read_ms: f64) -> Result<Loaded, Failure> {
+    let path = args.model.display();
+    let mut table = OpTable::builtin(graph.dialect);
+    for file in &args.ops {
+        let bad = |e: &dyn std::fmt::Display| Failure::bad(format!("{}: {e}", file.display()));
+        let text = std::fs::read_to_string(file).map_err(|e| bad(&e))?;
+        table.extend_toml(&text).map_err(|e| bad(&e))?;
+    }
+    let start = Instant::now();
+    let format = graph.dialect.name();
+    tenure_graph::verify(&graph).map_err(|broken| {
+        let first = broken.first().map(ToString::to_string).unwrap_or_default();
+        Failure::bad(format!("{path}: {first}"))
+    })?;
+    let sha256 = tenure_graph::identity(&graph);
+    let bindings = Bindings::parse(&args.dim).map_err(Failure::bad)?;
+    let shaped = infer(graph, &table, &bindings)
+        .map_err(|e| Failure::bad(format!("{path}: {e}")))?;
+    if !args.dynamic && !shaped.free.is_empty() {
+        let names: Vec<String> = shaped.free.iter().map(ToString::to_string).collect();
+        return Err(Failure::bad(format!(
+            "{path}: these dimensions have no value: {}",
+            names.join(", ")
+        ))
+        .hint(format!(
+            "give each a value, as in --dim {}=1, or leave them free with --dynamic",
+            names[0]
+        )));
+    }
+    let mut warnings: Vec<String> = shaped.warnings.iter().map(ToString::to_string).collect();
+    let graph = shaped.graph;
+    warnings.extend(unknown_operators(&graph, &table));
+    let identity = ModelIdentity {
+        name: graph.name.clone(),
+        format: format.to_owned(),
+        nodes: operators(&graph, &table),
+        values: graph.values.len(),
+        sha256,
+    };
+    Ok(Loaded {
+        graph,
+        table,
+        identity,
+        warnings,
+        time: (read_ms, since(start)),
+    })
+}
+
+/// How many operators the model has, in all subgraphs: nodes that stand for inputs, initializers
+/// and results are none.
+fn operators(graph: &Graph, table: &OpTable) -> usize {
+    let counts = |(id, node): (NodeId, &Node)| {
+        let class = table.class(graph, id);
+        !matches!(class, OpClass::Input | OpClass::Output) && *node.op != *CONST_OP
+    };
+    graph.nodes.iter().filter(|&n| counts(n)).count()
+}
+
+/// One warning that names the operators without a row, each once.
+fn unknown_operators(graph: &Graph, table: &OpTable) -> Option<String> {
+    let mut names: Vec<String> = graph
+        .nodes
+        .values()
+        .filter(|node| !table.has_row(&node.domain, &node.op))
+        .map(|node| match &*node.domain {
+            "" => node.op.to_string(),
+            domain => format!("{domain}:{}", node.op),
+        })
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "no row says what these operators do to memory, so they are taken to read all inputs and to share nothing: {} (rows can be given with --ops)",
+        names.join(", ")
+    ))
+}
+
+/// The rules of a plan.
+pub fn options(rules: &RuleArgs) -> Result<PlanOptions, Failure> {
+    if rules.streams != 1 {
+        return Err(Failure::bad("--streams: plans are made for one stream as yet")
+            .hint("leave --streams out"));
+    }
+    let placement = |place| match place {
+        Place::Planned => Placement::Planned,
+        Place::User => Placement::User,
+    };
+    Ok(PlanOptions {
+        align: rules.align,
+        inputs: placement(rules.inputs),
+        outputs: placement(rules.outputs),
+        keep_inputs: rules.keep_inputs,
+        fold: rules.fold == Switch::On,
+        sharing: match rules.sharing {
+            Share::None => Sharing::None,
+            Share::Views => Sharing::Views,
+            Share::Full => Sharing::Full,
+        },
+        no_reuse: rules.no_reuse.clone(),
+    })
+}
+
+/// The limits of the search.
+pub fn config(search: &SearchArgs) -> Config {
+    let cores = std::thread::available_parallelism().unwrap_or(std::num::NonZeroUsize::MIN);
+    let base = match search.time_limit {
+        Some(limit) => Config::with_time_limit(limit),
+        None => Config::default(),
+    };
+    Config {
+        strategy: search.strategy,
+        threads: search.threads.unwrap_or(cores),
+        ..base
+    }
+}
+
+/// The graph in the order that is asked for.
+pub fn ordered(
+    graph: Graph,
+    table: &OpTable,
+    options: &PlanOptions,
+    rules: &RuleArgs,
+) -> Result<Graph, PlanError> {
+    match rules.order {
+        OrderChoice::File => Ok(graph),
+        OrderChoice::Auto => order::improve(graph, table, options),
+    }
+}
+
+/// Checks a plan of a memory graph; gives back how many storages were looked at.
+pub fn check_memory(graph: &MemoryGraph, plan: &PlanFile) -> Result<u64, Vec<MemoryViolation>> {
+    let demands: Vec<Demand<'_>> = graph
+        .allocates
+        .iter()
+        .map(|a| Demand {
+            name: &a.name,
+            bytes: a.bytes,
+            align: a.align,
+            life: a.life.iter().map(|&[first, last]| Span { first, last }).collect(),
+            placed: a.kind != AllocateKind::Caller,
+        })
+        .collect();
+    tenure_check::check_memory(&demands, plan)
+}

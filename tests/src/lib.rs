@@ -1,0 +1,7 @@
+//! What the tests and the case runner of the workspace share.
+
+#![forbid(unsafe_code)]
+
+pub mod case;
+pub mod expect;
+mod kinds;
