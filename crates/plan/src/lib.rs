@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod assign;
+mod demands;
 mod homes;
 mod liveness;
 pub mod order;
@@ -39,6 +40,14 @@ pub enum PlanError {
     /// Work on several streams, whose order is not one list.
     #[error("the graph runs on {0} streams; plans are made for one stream as yet: put all nodes on one stream")]
     Streams(usize),
+    /// The graph asks for more than separate memory.
+    #[error("node {node:?} has the attribute {attribute:?}, and plans cannot meet what it asks for yet: take it out, or plan without this node")]
+    Demand {
+        /// Label of the node.
+        node: String,
+        /// The attribute.
+        attribute: &'static str,
+    },
     /// Sizes do not fit in 64 bits.
     #[error("the sizes of the storages add up to more than 64 bits can count: check the dimensions given with --dim")]
     TooLarge,
@@ -82,8 +91,9 @@ pub struct Memory {
 /// together.
 ///
 /// # Errors
-/// More steps than 32 bits can count, or more than one stream.
+/// More steps than 32 bits can count, more than one stream, or a demand that cannot be met yet.
 pub fn memory(graph: &Graph, table: &OpTable, options: &PlanOptions) -> Result<Memory, PlanError> {
+    demands::refuse_unmet(graph)?;
     let mut streams: Vec<_> = graph.nodes.values().filter_map(|n| n.stream).collect();
     streams.sort_unstable();
     streams.dedup();
