@@ -667,7 +667,6 @@ impl Gather<'_, '_> {
         for &value in self.graph.nodes[owner.node].outputs.iter().flatten() {
             if states.contains(&value) {
                 self.cells.insert(value);
-                self.read(Item::Value(value), Anchor::State);
             } else if handed_back.contains(&value) || owner.class == OpClass::Opaque {
                 self.program.ops.push(Op::Open { value });
             } else {
@@ -675,6 +674,7 @@ impl Gather<'_, '_> {
             }
             owner.kept.push(value);
         }
+        self.demand_kept(owner);
     }
 
     fn enter(&mut self, k: u32) {
@@ -740,10 +740,23 @@ impl Gather<'_, '_> {
         for t in owner.at(Point::Leave(owner.body)) {
             self.transfer(&owner, id, &t);
         }
-        for &value in &owner.kept {
-            self.read(Item::Value(value), Anchor::State);
-        }
+        self.demand_kept(&owner);
         self.stack.push(owner);
+    }
+
+    /// What is kept from pass to pass must be there before each pass and at the end. A state that
+    /// no body reads may be lost as long as nobody reads it after the end.
+    fn demand_kept(&mut self, owner: &Owner) {
+        let entered = |t: &Transfer| matches!(t.at, Point::Enter(_));
+        let handed_in = owner.transfers.iter().filter(|t| entered(t));
+        let read: FxHashSet<ValueId> = handed_in.filter_map(|t| t.from).collect();
+        for &value in &owner.kept {
+            if read.contains(&value) || !self.cells.contains(value) {
+                self.read(Item::Value(value), Anchor::State);
+            } else {
+                self.program.ops.push(Op::Keep { value });
+            }
+        }
     }
 
     fn end(&mut self) {
@@ -905,7 +918,11 @@ impl Gather<'_, '_> {
         match (t.pass, source) {
             (Pass::View | Pass::Move, Some(source)) => self.name(to, source, region, handover),
             (Pass::View | Pass::Move, None) => self.write(Item::Value(to), handover, t.from),
-            (Pass::Append, _) => {}
+            // One more slice: what is there stays, so no name is lost.
+            (Pass::Append, _) => self.program.ops.push(Op::Name {
+                value: to,
+                anchor: handover,
+            }),
             (Pass::Slice | Pass::Make | Pass::Take, _) => {
                 self.write(Item::Value(to), handover, None);
             }

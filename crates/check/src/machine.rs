@@ -103,6 +103,9 @@ impl Machine {
 
     /// Adds a name to all bytes of `region`, where the bytes of that value begin.
     pub(crate) fn name(&mut self, region: Region, name: ValueId, writer: Writer) {
+        if region.start >= region.end {
+            return;
+        }
         self.split(region.memory, region.start);
         self.split(region.memory, region.end);
         let here = (region.memory, region.start)..(region.memory, region.end);
@@ -150,6 +153,9 @@ impl Machine {
     /// The first bytes of `region` that do not hold the bytes of `name`, beginning with the
     /// region, and who wrote there last; `None` if all do.
     pub(crate) fn wrong(&self, region: Region, name: ValueId) -> Option<(Region, Option<Writer>)> {
+        if region.start >= region.end {
+            return None;
+        }
         let mut at = region.start;
         let memory = region.memory;
         let before = self.segments.range(..(memory, at)).next_back();

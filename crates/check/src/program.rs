@@ -48,6 +48,11 @@ pub(crate) enum Op {
         /// On whose account.
         anchor: Anchor,
     },
+    /// A state that no pass reads must still be there at the end of each, or it is lost.
+    Keep {
+        /// The state.
+        value: ValueId,
+    },
     /// An output that the owner fills bit by bit while its bodies run takes its bytes: what is
     /// there is lost, and what is missing is not read.
     Open {

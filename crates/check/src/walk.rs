@@ -1,8 +1,8 @@
 //! The simulation: the program runs on the machine, every branch from the same state, every loop
 //! body once from a state that is right for all its passes.
 
-use tenure_graph::ValueId;
 use tenure_graph::plan::{Item, Plan};
+use tenure_graph::{Graph, ValueId};
 
 use crate::demands::Demands;
 use crate::findings::Findings;
@@ -13,6 +13,7 @@ use crate::violation::{Anchor, Found, Region, Violation};
 
 /// Runs the program; what is wrong goes to `findings`. Returns the number of accesses.
 pub(crate) fn run(
+    graph: &Graph,
     plan: &Plan,
     layout: &Layout,
     demands: &mut Demands,
@@ -20,11 +21,13 @@ pub(crate) fn run(
 ) -> u64 {
     let program = std::mem::take(&mut demands.program);
     let mut walk = Walk {
+        graph,
         plan,
         layout,
         demands,
         findings,
         machine: Machine::default(),
+        lost: Vec::new(),
         step: 0,
         accesses: 0,
     };
@@ -44,6 +47,7 @@ pub(crate) fn run(
             Some(Mark::Until) => {
                 walk.machine.rewind();
                 walk.machine.unmark();
+                walk.forget_lost();
             }
             _ => {}
         }
@@ -79,11 +83,15 @@ pub(crate) fn run(
 }
 
 struct Walk<'w, 'a> {
+    graph: &'w Graph,
     plan: &'w Plan,
     layout: &'w Layout,
     demands: &'w mut Demands,
     findings: &'w mut Findings<'a>,
     machine: Machine,
+    /// States that some pass of an open loop loses, and what lies there then. A loop inside
+    /// another ends before it.
+    lost: Vec<(ValueId, Option<Writer>)>,
     step: u32,
     accesses: u64,
 }
@@ -127,6 +135,12 @@ impl Walk<'_, '_> {
                     self.machine.write(region, base, names, writer);
                 }
             }
+            Op::Keep { value } => {
+                let spot = self.layout.spot(Item::Value(value));
+                let name = self.demands.names.of(value);
+                let wrong = spot.and_then(|spot| self.machine.wrong(spot.region, name));
+                self.lost.extend(wrong.map(|(_, writer)| (value, writer)));
+            }
             Op::Open { value } => {
                 let item = Item::Value(value);
                 if let Some(spot) = self.layout.spot(item) {
@@ -145,12 +159,28 @@ impl Walk<'_, '_> {
             Op::Write { item, .. } => (item, 0),
             Op::Open { value } => (Item::Value(value), 0),
             Op::Extend { value, from, .. } => (Item::Value(value), from),
-            Op::Read { .. } | Op::Name { .. } => return,
+            Op::Read { .. } | Op::Name { .. } | Op::Keep { .. } => return,
         };
         if let Some(spot) = self.layout.spot(item) {
             let (region, base) = rest(spot.region, from);
             let writer = Writer { item, step };
             self.machine.write(region, base, NameSet::new(), writer);
+        }
+    }
+
+    /// Makes the machine forget the states of the loop that ends here which some pass lost.
+    fn forget_lost(&mut self) {
+        let node = self.plan.steps[self.step as usize].node;
+        while let Some(&(value, writer)) = self.lost.last()
+            && self.graph.values[value].producer == node
+        {
+            self.lost.pop();
+            if let Some(spot) = self.layout.spot(Item::Value(value)) {
+                let writer = writer.unwrap_or(self.writer(Item::Value(value)));
+                let region = spot.region;
+                self.machine
+                    .write(region, region.start, NameSet::new(), writer);
+            }
         }
     }
 
@@ -185,9 +215,7 @@ impl Walk<'_, '_> {
         if let Some(spot) = self.layout.spot(Item::Value(value)) {
             let name = self.demands.names.of(value);
             let writer = self.writer(Item::Value(value));
-            if spot.region.start < spot.region.end {
-                self.machine.name(spot.region, name, writer);
-            }
+            self.machine.name(spot.region, name, writer);
         }
     }
 
@@ -225,11 +253,13 @@ impl Walk<'_, '_> {
         self.findings.site(self.step, node)
     }
 
-    /// A violation unless the storage's stated life covers the step.
+    /// A violation unless the storage's stated life covers the step. Where there are no bytes,
+    /// nothing is accessed.
     fn alive(&mut self, item: Item, anchor: Anchor, spot: Spot) {
         let life = &self.plan.storages[spot.storage].life;
         let span = life.get(life.partition_point(|s| s.last < self.step));
-        if span.is_none_or(|s| s.first > self.step) {
+        let bytes = spot.region.start < spot.region.end;
+        if bytes && span.is_none_or(|s| s.first > self.step) {
             self.findings.push(Violation::LifeTooShort {
                 site: self.site(),
                 anchor,

@@ -1,0 +1,567 @@
+//! Executes a plan in symbols and compares every read with a run in which nothing shares memory.
+//!
+//! Each write makes content that was never there before, so stale bytes are never right by
+//! chance. Bytes are grouped into the stretches between any two edges of places in the plan:
+//! within one, all bytes fare alike.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tenure_check::Memory;
+use tenure_graph::control::{Pass, Point, Transfer, transfers};
+use tenure_graph::effects::{Alias, Effects, OpClass, OpTable};
+use tenure_graph::plan::{Item, Phase, Place, Plan, Sharing};
+use tenure_graph::{Graph, NodeId, StorageId, ValueId};
+
+/// What several runs have shown.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    /// The first read that found other bytes, in words.
+    pub(crate) wrong: Option<String>,
+    /// Steps at which storages were accessed.
+    pub(crate) accesses: FxHashSet<(StorageId, u32)>,
+}
+
+/// Runs a plan `runs` times with different decisions, until something is wrong.
+pub(crate) fn execute(
+    graph: &Graph,
+    table: &OpTable,
+    plan: &Plan,
+    runs: u32,
+    seed: u64,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    let frame = Frame::new(graph, table, plan);
+    for run in 0..runs {
+        if outcome.wrong.is_some() && run > 16 {
+            break;
+        }
+        let mut machine = Machine {
+            f: &frame,
+            memory: FxHashMap::default(),
+            content: FxHashMap::default(),
+            next: 0,
+            step: 0,
+            run,
+            rng: fastrand::Rng::with_seed(seed ^ u64::from(run)),
+            outcome: &mut outcome,
+        };
+        machine.run();
+    }
+    outcome
+}
+
+#[derive(Clone, Copy)]
+struct Spot {
+    memory: Memory,
+    start: u64,
+    end: u64,
+    storage: StorageId,
+}
+
+impl Spot {
+    fn meets(&self, other: &Spot) -> bool {
+        self.memory == other.memory && self.start < other.end && other.start < self.end
+    }
+
+    fn starts_with(&self, other: &Spot) -> bool {
+        self.memory == other.memory && self.start == other.start
+    }
+}
+
+/// What stays the same in all runs.
+struct Frame<'a> {
+    graph: &'a Graph,
+    plan: &'a Plan,
+    spots: FxHashMap<Item, Spot>,
+    edges: FxHashMap<Memory, Vec<u64>>,
+    effects: Vec<Effects>,
+    copies: FxHashMap<(NodeId, u32), u32>,
+    /// Steps of each owner: entry and results of each body, and the end.
+    bodies: FxHashMap<NodeId, (Vec<(u32, u32)>, u32)>,
+}
+
+impl<'a> Frame<'a> {
+    fn new(graph: &'a Graph, table: &'a OpTable, plan: &'a Plan) -> Self {
+        let mut spots = FxHashMap::default();
+        let mut edges: FxHashMap<Memory, Vec<u64>> = FxHashMap::default();
+        for (storage, s) in &plan.storages {
+            let (memory, base) = match s.place {
+                Place::Arena { arena, offset } => (Memory::Arena(arena), offset),
+                Place::Caller => (Memory::Caller(storage), 0),
+            };
+            for m in &s.members {
+                let start = base + m.offset;
+                let end = start + super::planner::bytes(graph, table, &plan.copies, m.item);
+                edges.entry(memory).or_default().extend([start, end]);
+                let spot = Spot {
+                    memory,
+                    start,
+                    end,
+                    storage,
+                };
+                if start < end {
+                    spots.insert(m.item, spot);
+                }
+            }
+        }
+        for list in edges.values_mut() {
+            list.sort_unstable();
+            list.dedup();
+        }
+        let mut bodies: FxHashMap<NodeId, (Vec<(u32, u32)>, u32)> = FxHashMap::default();
+        for (number, step) in (0u32..).zip(&plan.steps) {
+            let n = &graph.nodes[step.node];
+            match step.phase {
+                Phase::Enter(_) => bodies.entry(step.node).or_default().0.push((number, 0)),
+                Phase::End => bodies.entry(step.node).or_default().1 = number,
+                Phase::Run if graph.subgraphs[n.subgraph].output == Some(step.node) => {
+                    if let Some(owner) = graph.subgraphs[n.subgraph].owner {
+                        bodies.entry(owner).or_default().0.last_mut().unwrap().1 = number;
+                    }
+                }
+                Phase::Run | Phase::Begin => {}
+            }
+        }
+        Frame {
+            graph,
+            plan,
+            spots,
+            edges,
+            effects: graph
+                .nodes
+                .keys()
+                .map(|n| table.effects(graph, n))
+                .collect(),
+            copies: (0u32..)
+                .zip(&plan.copies)
+                .map(|(k, c)| ((c.reader, c.input), k))
+                .collect(),
+            bodies,
+        }
+    }
+
+    fn effects(&self, node: NodeId) -> &Effects {
+        &self.effects[node.as_u32() as usize]
+    }
+
+    fn class(&self, node: NodeId) -> OpClass {
+        self.effects(node).class
+    }
+
+    /// First bytes of the stretches from byte `from` of a place on.
+    fn edges(&self, spot: &Spot, from: u64) -> &[u64] {
+        let all = &self.edges[&spot.memory];
+        let at = |byte: u64| all.partition_point(|&e| e < byte);
+        &all[at(spot.start + from).min(at(spot.end))..at(spot.end)]
+    }
+
+    fn source(&self, node: NodeId, slot: u32, value: ValueId) -> Item {
+        let copy = self.copies.get(&(node, slot));
+        copy.map_or(Item::Value(value), |&k| Item::Copy(k))
+    }
+}
+
+/// One run.
+struct Machine<'f, 'a> {
+    f: &'f Frame<'a>,
+    /// Content of each stretch: which content, and which of its bytes the stretch begins with.
+    memory: FxHashMap<(Memory, u64), (u64, u64)>,
+    /// Content of each value, in memory of its own.
+    content: FxHashMap<ValueId, u64>,
+    next: u64,
+    step: u32,
+    run: u32,
+    rng: fastrand::Rng,
+    outcome: &'f mut Outcome,
+}
+
+impl Machine<'_, '_> {
+    fn run(&mut self) {
+        let f = self.f;
+        let root = &f.graph.subgraphs[f.graph.root];
+        for (id, node) in &f.graph.nodes {
+            let class = f.class(id);
+            let given = matches!(class, OpClass::Constant | OpClass::Variable)
+                || f.plan.folded.contains(&id)
+                || class == OpClass::Input && node.subgraph == f.graph.root;
+            for &value in node.outputs.iter().flatten().filter(|_| given) {
+                let content = self.fresh();
+                self.define(value, content);
+            }
+        }
+        self.steps(0, u32::try_from(f.plan.steps.len()).unwrap());
+        if f.plan.options.keep_inputs {
+            for &data in &root.inputs {
+                for &value in f.graph.nodes[data].outputs.iter().flatten() {
+                    self.read(Item::Value(value), value);
+                }
+            }
+        }
+    }
+
+    fn fresh(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn fail(&mut self, text: String) {
+        self.outcome.wrong.get_or_insert(text);
+    }
+
+    /// A value gets content, in its own memory and in the plan's.
+    fn define(&mut self, value: ValueId, content: u64) {
+        self.content.insert(value, content);
+        self.store(Item::Value(value), Some(content), 0);
+    }
+
+    /// Writes the bytes of an item from its byte `from` on; no content is garbage.
+    fn store(&mut self, item: Item, content: Option<u64>, from: u64) {
+        let Some(&spot) = self.f.spots.get(&item) else {
+            return;
+        };
+        self.outcome.accesses.insert((spot.storage, self.step));
+        for &edge in self.f.edges[&spot.memory].iter() {
+            if edge >= spot.start + from && edge < spot.end {
+                match content {
+                    Some(c) => self
+                        .memory
+                        .insert((spot.memory, edge), (c, edge - spot.start)),
+                    None => self.memory.remove(&(spot.memory, edge)),
+                };
+            }
+        }
+    }
+
+    fn read(&mut self, item: Item, value: ValueId) {
+        let Some(&content) = self.content.get(&value) else {
+            self.fail(format!(
+                "{value} is read at step {} before it is made",
+                self.step
+            ));
+            return;
+        };
+        let Some(&spot) = self.f.spots.get(&item) else {
+            return;
+        };
+        self.outcome.accesses.insert((spot.storage, self.step));
+        for &edge in self.f.edges(&spot, 0) {
+            let expected = Some((content, edge - spot.start));
+            if self.memory.get(&(spot.memory, edge)).copied() != expected {
+                let (step, run) = (self.step, self.run);
+                self.fail(format!("{item:?} is wrong at step {step} in run {run}"));
+                return;
+            }
+        }
+    }
+
+    fn steps(&mut self, from: u32, to: u32) {
+        let mut at = from;
+        while at < to {
+            self.step = at;
+            let step = self.f.plan.steps[at as usize];
+            let n = &self.f.graph.nodes[step.node];
+            if step.phase == Phase::Begin {
+                self.owner(step.node);
+                at = self.f.bodies[&step.node].1;
+            } else if self.f.graph.subgraphs[n.subgraph].output == Some(step.node) {
+                self.copies(step.node);
+                self.read_inputs(step.node);
+            } else {
+                self.node(step.node);
+            }
+            at += 1;
+        }
+    }
+
+    fn copies(&mut self, node: NodeId) {
+        for (k, copy) in (0u32..).zip(&self.f.plan.copies) {
+            if copy.reader == node {
+                self.read(Item::Value(copy.value), copy.value);
+                let content = self.content.get(&copy.value).copied();
+                self.move_bytes(Item::Value(copy.value), Item::Copy(k), content);
+            }
+        }
+    }
+
+    /// Bytes pass from one place to another; where both are the same, nothing is written but what
+    /// the target has more.
+    fn move_bytes(&mut self, from: Item, to: Item, content: Option<u64>) {
+        let spots = &self.f.spots;
+        let from = match (spots.get(&from), spots.get(&to)) {
+            (Some(a), Some(b)) if a.starts_with(b) => a.end - a.start,
+            (Some(a), Some(b)) if a.meets(b) => {
+                let step = self.step;
+                self.fail(format!(
+                    "{to:?} is copied over a part of itself at step {step}"
+                ));
+                0
+            }
+            _ => 0,
+        };
+        self.store(to, content, from);
+    }
+
+    fn read_inputs(&mut self, node: NodeId) -> Vec<(u32, Spot)> {
+        let effects = self.f.effects(node);
+        let mut reads = Vec::new();
+        for (slot, &value) in (0u32..).zip(&self.f.graph.nodes[node].inputs) {
+            let Some(value) = value else { continue };
+            let asked_for_shape = self.f.plan.options.sharing != Sharing::None
+                && effects.shape_only.contains(&slot)
+                && effects.views.iter().all(|a| a.input != slot);
+            if !asked_for_shape {
+                let item = self.f.source(node, slot, value);
+                self.read(item, value);
+                reads.extend(self.f.spots.get(&item).map(|&spot| (slot, spot)));
+            }
+        }
+        reads
+    }
+
+    fn node(&mut self, node: NodeId) {
+        let f = self.f;
+        let effects = f.effects(node);
+        self.copies(node);
+        let reads = self.read_inputs(node);
+        let mut writes: Vec<(Option<u32>, Spot)> = Vec::new();
+        let mut kept: Vec<Spot> = Vec::new();
+        for (k, _) in (0u32..).zip(&effects.scratch) {
+            let item = Item::Workspace(node, k);
+            writes.extend(f.spots.get(&item).map(|&spot| (None, spot)));
+            self.store(item, None, 0);
+        }
+        let outputs = &f.graph.nodes[node].outputs;
+        for (slot, &value) in (0u32..).zip(outputs) {
+            let Some(value) = value else { continue };
+            let is_ref = effects.refs.iter().any(|a| a.output == slot);
+            let source = effects.view_of(slot).filter(|_| !is_ref);
+            let source = source.and_then(|k| Some((k, f.graph.nodes[node].input(k as usize)?)));
+            let to = f.spots.get(&Item::Value(value)).copied();
+            let Some((k, from)) = source else {
+                writes.extend(to.map(|spot| (Some(slot), spot)));
+                continue;
+            };
+            let content = self.content.get(&from).copied().unwrap_or(0);
+            let item = f.source(node, k, from);
+            self.content.insert(value, content);
+            self.move_bytes(item, Item::Value(value), Some(content));
+            match (f.spots.get(&item), to) {
+                (Some(a), Some(b)) if a.starts_with(&b) => kept.push(b),
+                _ => writes.extend(to.map(|spot| (Some(slot), spot))),
+            }
+        }
+        for (slot, &value) in (0u32..).zip(outputs) {
+            let Some(value) = value else { continue };
+            let is_ref = effects.refs.iter().any(|a| a.output == slot);
+            if is_ref || effects.view_of(slot).is_none() {
+                let content = self.fresh();
+                self.define(value, content);
+            }
+        }
+        // What would go wrong inside the node, whose reads and writes happen at the same time.
+        for (i, (slot, w)) in writes.iter().enumerate() {
+            let over_write = writes[..i].iter().any(|(_, other)| other.meets(w));
+            let over_view = kept.iter().any(|v| v.meets(w));
+            let over_read = reads.iter().any(|(input, r)| {
+                let may = |output: u32| {
+                    let alias = Alias {
+                        output,
+                        input: *input,
+                    };
+                    let takes = effects.in_place.iter().chain(&effects.refs);
+                    takes.clone().any(|&a| a == alias)
+                        || effects.aligned.contains(&alias)
+                            && takes.clone().any(|a| {
+                                a.output == output
+                                    && reads
+                                        .iter()
+                                        .any(|(j, at)| *j == a.input && at.starts_with(w))
+                            })
+                };
+                r.meets(w) && !(r.starts_with(w) && slot.is_some_and(may))
+            });
+            if over_write || over_view || over_read {
+                let step = self.step;
+                self.fail(format!("{node} destroys what it works with at step {step}"));
+            }
+        }
+    }
+
+    fn owner(&mut self, node: NodeId) {
+        let f = self.f;
+        let class = f.class(node);
+        let transfers = transfers(f.graph, node, class);
+        let (bodies, end) = f.bodies[&node].clone();
+        let n = &f.graph.nodes[node];
+        let begin = self.step;
+        self.copies(node);
+        self.transfer(node, &transfers, Point::Begin, &mut FxHashSet::default());
+        self.own_inputs(node, &transfers);
+        let effects = f.effects(node);
+        for (k, _) in (0u32..).zip(&effects.scratch) {
+            let item = Item::Workspace(node, k);
+            self.store(item, None, 0);
+            if let Some(spot) = f.spots.get(&item) {
+                let held = (begin..=end).map(|step| (spot.storage, step));
+                self.outcome.accesses.extend(held);
+            }
+        }
+        let filled_throughout: Vec<ValueId> = n
+            .outputs
+            .iter()
+            .flatten()
+            .copied()
+            .filter(|_| class == OpClass::Opaque)
+            .collect();
+        for &value in &filled_throughout {
+            let content = self.fresh();
+            self.define(value, content);
+            // Nothing is accessed before the end; what is filled bit by bit is held.
+            if let Some(spot) = f.spots.get(&Item::Value(value)) {
+                self.outcome.accesses.remove(&(spot.storage, begin));
+            }
+        }
+        let count = u32::try_from(bodies.len()).unwrap();
+        let passes = if self.run < 4 {
+            self.run
+        } else {
+            self.rng.u32(0..4)
+        };
+        let cond = n.bodies.iter().position(|b| &*b.role == "cond");
+        let order: Vec<u32> = match class {
+            OpClass::Branch if self.run < 4 => vec![self.run % count],
+            OpClass::Branch => vec![self.rng.u32(0..count)],
+            OpClass::Call => (0..count).collect(),
+            OpClass::While => {
+                let cond = cond.map(|c| u32::try_from(c).unwrap());
+                let others: Vec<u32> = (0..count).filter(|&k| Some(k) != cond).collect();
+                let pass = || cond.into_iter().chain(others.iter().copied());
+                (0..passes).flat_map(|_| pass()).chain(cond).collect()
+            }
+            OpClass::Opaque => (0..passes * count)
+                .map(|_| self.rng.u32(0..count))
+                .collect(),
+            _ => (0..passes).flat_map(|_| 0..count).collect(),
+        };
+        let mut appended = FxHashSet::default();
+        for k in order {
+            let (enter, results) = bodies[k as usize];
+            self.step = enter;
+            if class == OpClass::Opaque {
+                self.read_inputs(node);
+            }
+            self.transfer(node, &transfers, Point::Enter(k), &mut appended);
+            self.steps(enter + 1, results + 1);
+            let output = f.plan.steps[results as usize].node;
+            self.step = results;
+            self.transfer(output, &transfers, Point::Leave(k), &mut appended);
+        }
+        self.step = end;
+        if class == OpClass::Opaque {
+            self.read_inputs(node);
+        }
+        for &value in n.outputs.iter().flatten() {
+            if filled_throughout.contains(&value) {
+                self.read(Item::Value(value), value);
+                continue;
+            }
+            let target = transfers.iter().any(|t| t.to == Some(value));
+            let states = transfers
+                .iter()
+                .any(|t| t.to == Some(value) && t.at == Point::Begin);
+            if !target || class.repeats() && !states && !appended.contains(&value) {
+                let content = self.fresh();
+                self.content.insert(value, content);
+                let before = self.outcome.accesses.clone();
+                self.store(Item::Value(value), Some(content), 0);
+                // No slice was made: there is nothing to write.
+                if target {
+                    self.outcome.accesses = before;
+                }
+            }
+        }
+    }
+
+    /// The owner reads what it does not hand over itself.
+    fn own_inputs(&mut self, node: NodeId, transfers: &[Transfer]) {
+        let effects = self.f.effects(node);
+        for (slot, &value) in (0u32..).zip(&self.f.graph.nodes[node].inputs) {
+            let Some(value) = value else { continue };
+            let handed = transfers
+                .iter()
+                .any(|t| t.at == Point::Begin && t.from == Some(value));
+            let shape =
+                self.f.plan.options.sharing != Sharing::None && effects.shape_only.contains(&slot);
+            if !handed && !shape {
+                let item = self.f.source(node, slot, value);
+                self.read(item, value);
+                let scratch = (0..effects.scratch.len()).any(|k| {
+                    let k = Item::Workspace(node, u32::try_from(k).unwrap());
+                    let spots = &self.f.spots;
+                    matches!((spots.get(&k), spots.get(&item)), (Some(a), Some(b)) if a.meets(b))
+                });
+                if scratch {
+                    self.fail(format!("{node} works over its input {slot}"));
+                }
+            }
+        }
+    }
+
+    fn transfer(
+        &mut self,
+        reader: NodeId,
+        transfers: &[Transfer],
+        at: Point,
+        appended: &mut FxHashSet<ValueId>,
+    ) {
+        let f = self.f;
+        for t in transfers.iter().filter(|t| t.at == at) {
+            let items: Vec<Item> = match t.from {
+                None => Vec::new(),
+                Some(from) => (0u32..)
+                    .zip(&f.graph.nodes[reader].inputs)
+                    .filter(|(_, v)| **v == Some(from))
+                    .map(|(slot, _)| f.source(reader, slot, from))
+                    .collect(),
+            };
+            let own = t.from.map(Item::Value).filter(|_| items.is_empty());
+            let items: Vec<Item> = items.into_iter().chain(own).collect();
+            if let Some(from) = t.from {
+                items.iter().for_each(|&item| self.read(item, from));
+            }
+            let Some(to) = t.to else { continue };
+            let target = f.spots.get(&Item::Value(to)).copied();
+            let near = |item: &&Item| {
+                let spot = f.spots.get(item);
+                matches!((spot, target), (Some(a), Some(b)) if a.meets(&b))
+            };
+            match t.pass {
+                Pass::View | Pass::Move => {
+                    let from = items.iter().find(near).or(items.first());
+                    let content = t.from.and_then(|v| self.content.get(&v).copied());
+                    let content = content.unwrap_or(0);
+                    self.content.insert(to, content);
+                    if let Some(&from) = from {
+                        self.move_bytes(from, Item::Value(to), Some(content));
+                    }
+                }
+                Pass::Append => {
+                    if items.iter().any(|i| near(&i)) {
+                        self.fail(format!("a slice of {to} lies in it"));
+                    }
+                    if !appended.insert(to) {
+                        self.read(Item::Value(to), to);
+                    }
+                    let content = self.fresh();
+                    self.define(to, content);
+                }
+                Pass::Slice | Pass::Make | Pass::Take => {
+                    if items.iter().any(|i| near(&i)) {
+                        self.fail(format!("slice {to} lies in its source"));
+                    }
+                    let content = self.fresh();
+                    self.define(to, content);
+                }
+            }
+        }
+    }
+}
