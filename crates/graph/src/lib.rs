@@ -31,6 +31,7 @@ mod ids;
 mod ir;
 pub mod json;
 mod link;
+pub mod patch;
 pub mod plan;
 pub mod plan_file;
 pub mod shapes;

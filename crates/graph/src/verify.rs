@@ -485,3 +485,6 @@ const OUTPUT_KEYS: &[&str] = &[
     "shape_range",
     "attrs",
 ];
+
+#[cfg(test)]
+mod tests;
