@@ -338,7 +338,9 @@ class Planner:
             return None
         node = step.node
         if self.rules.views and node.op_type in VIEWS:
-            return home.get(node.input[0])
+            source = types.get(node.input[0])
+            known = source is not None and byte_size(source) is not None
+            return home.get(node.input[0]) if known else None
         if not self.rules.in_place:
             return None
         if node.op_type in IN_PLACE_FIRST:
