@@ -62,6 +62,31 @@ fn rows_add_and_replace() {
 }
 
 #[test]
+fn the_example_of_the_documentation_does_what_it_says() {
+    let page = include_str!("../../../../../docs/adding-an-operator.md");
+    let (_, rest) = page.split_once("```toml\n").unwrap();
+    let (rows, _) = rest.split_once("```").unwrap();
+    let (queries, keys) = ("float32[8,128,64]", "float32[8,256,64]");
+    let op = "example.accelerator:BlockAttention";
+    let site = site_with(rows, op, &[queries, keys, keys, queries], &[queries]);
+    assert_eq!(site.text(), "over 0=0 shape 3");
+    let effects = site.effects();
+    let scratch = [
+        Scratch {
+            size: 524_288,
+            align: 256,
+        },
+        Scratch {
+            size: 8_192,
+            align: 1,
+        },
+    ];
+    assert_eq!(effects.scratch[..], scratch);
+    assert_eq!(effects.input_align[..], [32; 4]);
+    assert_eq!(site.with("causal=1").text(), "shape 3");
+}
+
+#[test]
 fn scratch_of_unknown_size_is_counted() {
     let rows = r#"
         [[op]]
