@@ -4,4 +4,5 @@
 
 pub mod case;
 pub mod expect;
+pub mod generate;
 mod kinds;

@@ -7,7 +7,7 @@
 use tenure_graph::control::{Pass, transfers};
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::entity::{EntitySet, SecondaryMap};
-use tenure_graph::plan::{Placement, PlanOptions};
+use tenure_graph::plan::{Placement, PlanOptions, Sharing};
 use tenure_graph::{Graph, NodeId, ValueId};
 
 /// Where a value lives.
@@ -72,10 +72,12 @@ pub fn homes(graph: &Graph, table: &OpTable, options: &PlanOptions) -> Homes {
             if graph.nodes[node].bodies.is_empty() {
                 continue;
             }
+            let views = options.sharing >= Sharing::Views;
             for transfer in transfers(graph, node, class) {
                 if let (Pass::View, Some(from), Some(to)) =
                     (transfer.pass, transfer.from, transfer.to)
                     && homes.of[from] == Home::Constant
+                    && views
                 {
                     homes.of[to] = Home::Constant;
                 }

@@ -63,9 +63,7 @@ pub fn classes(
     join.add_values(&mut lives);
     join.add_workspaces();
     join.copy_results();
-    if options.sharing >= Sharing::Views {
-        join.views();
-    }
+    join.views();
     join.collect_groups();
     join.relate_moves();
     join.walk();
@@ -92,7 +90,7 @@ struct Join<'a> {
     copies: Vec<Copy>,
     /// Segments of each class, sorted, under the index of its root.
     segments: Vec<SmallVec<[Segment; 1]>>,
-    /// Pairs of groups that may be one memory at a step, the smaller index first.
+    /// Pairs of groups of which the first may become the second at a step, in the same memory.
     related: FxHashSet<(Index, Index, u32)>,
     in_place: usize,
 }
@@ -282,14 +280,17 @@ impl<'a> Join<'a> {
     }
 
     /// Joins views into groups, in execution order so that a view's source has its group already.
+    /// What is written in a variable's memory is the variable, however little is shared.
     fn views(&mut self) {
+        let shared = self.options.sharing >= Sharing::Views;
         for step in 0..self.schedule.steps.len() {
             let step = self.schedule.steps[step];
             match step.phase {
                 Phase::Run => {
                     let effects = self.table.effects(self.graph, step.node);
                     let node = &self.graph.nodes[step.node];
-                    for alias in &effects.views {
+                    let views = effects.views.iter().filter(|_| shared);
+                    for alias in views {
                         let from = node.input(alias.input as usize);
                         let to = node.output(alias.output as usize);
                         self.view(from, to);
@@ -297,13 +298,12 @@ impl<'a> Join<'a> {
                     for alias in &effects.refs {
                         let from = node.input(alias.input as usize);
                         let to = node.output(alias.output as usize);
-                        // What is written in a variable's memory is the variable.
                         if from.is_some_and(|v| self.is_variable(v)) {
                             self.view(from, to);
                         }
                     }
                 }
-                Phase::Enter(k) => {
+                Phase::Enter(k) if shared => {
                     let class = self.table.class(self.graph, step.node);
                     for t in transfers(self.graph, step.node, class) {
                         if t.pass == Pass::View && t.at == Point::Enter(k) {
@@ -311,7 +311,7 @@ impl<'a> Join<'a> {
                         }
                     }
                 }
-                Phase::Begin | Phase::End => {}
+                Phase::Begin | Phase::Enter(_) | Phase::End => {}
             }
         }
     }
@@ -390,7 +390,7 @@ impl<'a> Join<'a> {
             for (at, t) in moves(self.graph, self.table, self.schedule, step.node) {
                 if let (Some(from), Some(to)) = (t.from, t.to) {
                     let pair = (self.group(from), self.group(to));
-                    self.related.insert(key(pair.0, pair.1, at));
+                    self.related.insert((pair.0, pair.1, at));
                 }
             }
         }
@@ -458,9 +458,9 @@ impl<'a> Join<'a> {
             }
             let source = self.group(from);
             let free = self.alone_at(node, *alias, &effects);
-            self.related.insert(key(source, target, step));
+            self.related.insert((source, target, step));
             if !(free && self.join(source, target, Sizes::Any)) {
-                self.related.remove(&key(source, target, step));
+                self.related.remove(&(source, target, step));
                 let reason = "the reader writes there, and the value is needed afterwards";
                 let copy = self.push_copy(from, node, alias.input, reason);
                 let life = self.items[copy as usize].life.clone();
@@ -469,7 +469,7 @@ impl<'a> Join<'a> {
                         .map(|&span| Segment { span, group: copy })
                         .collect(),
                 );
-                self.related.insert(key(copy, target, step));
+                self.related.insert((copy, target, step));
                 self.join(copy, target, Sizes::Any);
             }
         }
@@ -492,7 +492,7 @@ impl<'a> Join<'a> {
             if from == to || !self.alone_at(node, *alias, &effects) {
                 continue;
             }
-            let pair = key(from, to, step);
+            let pair = (from, to, step);
             self.related.insert(pair);
             if self.join(from, to, Sizes::Equal) {
                 done.push(alias.output);
@@ -573,6 +573,13 @@ impl<'a> Join<'a> {
         true
     }
 
+    /// Whether one group's bytes become another's at the step at which the one ends and the other
+    /// begins.
+    fn hands_over(&self, from: &Segment, to: &Segment) -> bool {
+        let step = to.span.first;
+        from.span.last == step && self.related.contains(&(from.group, to.group, step))
+    }
+
     /// Whether the lives of two classes meet only where their groups are related.
     fn compatible(&self, a: Index, b: Index) -> bool {
         let (mut few, mut many) = (&self.segments[a as usize], &self.segments[b as usize]);
@@ -586,9 +593,9 @@ impl<'a> Join<'a> {
                 .iter()
                 .take_while(|y| y.span.first <= x.span.last)
                 .all(|y| {
-                    let first = x.span.first.max(y.span.first);
-                    let last = x.span.last.min(y.span.last);
-                    first == last && self.related.contains(&key(x.group, y.group, first))
+                    // One ends where the other begins: what goes on afterwards is never
+                    // overwritten by what is dead at once.
+                    self.hands_over(x, y) || self.hands_over(y, x)
                 })
         })
     }
@@ -646,10 +653,6 @@ impl<'a> Join<'a> {
             in_place: self.in_place,
         }
     }
-}
-
-fn key(a: Index, b: Index, step: u32) -> (Index, Index, u32) {
-    (a.min(b), a.max(b), step)
 }
 
 /// Ids are 32 bits wide, and so is the number of items that a graph can have.
