@@ -298,9 +298,7 @@ impl<'a> Join<'a> {
                     for alias in &effects.refs {
                         let from = node.input(alias.input as usize);
                         let to = node.output(alias.output as usize);
-                        if from.is_some_and(|v| self.is_variable(v)) {
-                            self.view(from, to);
-                        }
+                        self.variable(from, to);
                     }
                 }
                 Phase::Enter(k) if shared => {
@@ -316,9 +314,21 @@ impl<'a> Join<'a> {
         }
     }
 
-    fn is_variable(&self, value: ValueId) -> bool {
-        let group = self.items[value.index()].group as usize;
-        matches!(self.items[group].item, Item::Value(v) if self.homes.of[v] == Home::Variable)
+    /// What is written in a variable's memory stays there, as a graph output too.
+    fn variable(&mut self, from: Option<ValueId>, to: Option<ValueId>) {
+        let (Some(from), Some(to)) = (from, to) else {
+            return;
+        };
+        let group = self.items[from.index()].group;
+        let Item::Value(source) = self.items[group as usize].item else {
+            return;
+        };
+        if self.homes.of[source] == Home::Variable {
+            let entry = &mut self.items[to.index()];
+            entry.group = group;
+            entry.planned = false;
+            entry.caller = false;
+        }
     }
 
     fn view(&mut self, from: Option<ValueId>, to: Option<ValueId>) {
