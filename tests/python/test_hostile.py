@@ -45,7 +45,7 @@ def judge(attack: hostile.Attack, folder: Path) -> list[str]:
         wrong.append("a file outside the model's folder was read")
     match result.code:
         case None:
-            wrong.append(f"no answer after {result.wall:.0f} s")
+            wrong.append(f"no answer after {result.cpu:.0f} s of processor time")
         case 2:
             wrong += refused(result)
             if saved.exists():

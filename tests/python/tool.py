@@ -4,8 +4,10 @@
 """
 
 import json
+import math
 import os
 import resource
+import signal
 import subprocess
 import tempfile
 import time
@@ -18,11 +20,13 @@ SHARED = Path(os.environ.get("TENURE_SHARED", REPOSITORY.parent / "shared"))
 
 ADDRESS_SPACE = 2 << 30
 SECONDS = 20
+PATIENCE = 6
+"""How many times its seconds of processor time a run may take by the clock."""
 
 
 @dataclass
 class Result:
-    """One run; `code` is None when the time was up. Sizes in bytes, times in seconds."""
+    """One run; `code` is None when its time was up. Sizes in bytes, times in seconds."""
 
     command: list[str]
     code: int | None
@@ -39,11 +43,13 @@ class Result:
 
 
 def tenure(*arguments, seconds: float = SECONDS, address_space: int = ADDRESS_SPACE) -> Result:
-    """Runs `tenure ARGUMENTS`; it gets no standard input and may not exceed the limits."""
+    """Runs `tenure ARGUMENTS` without standard input, in so much processor time and memory."""
     assert BINARY.exists(), f"{BINARY} is missing: cargo build --release --workspace --bins"
     command = [str(BINARY), *map(str, arguments)]
 
     def limit() -> None:
+        cpu = math.ceil(seconds)
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
         resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -57,11 +63,12 @@ def tenure(*arguments, seconds: float = SECONDS, address_space: int = ADDRESS_SP
             pid, status, usage = os.wait4(child.pid, os.WNOHANG)
             if pid:
                 break
-            if not late and time.monotonic() - start > seconds:
+            if not late and time.monotonic() - start > PATIENCE * seconds:
                 late = True
                 child.kill()
             time.sleep(0.002)
         child.returncode = os.waitstatus_to_exitcode(status)
+        late |= child.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
         out.seek(0)
         err.seek(0)
         return Result(
