@@ -75,6 +75,8 @@
     return m[0] || { name: "unnamed", dtype: "", shape: "", producer: "", last_reader: "" };
   }
 
+  const typed = (member) => [member.dtype, member.shape].filter(Boolean).join(" ");
+
   // ---- State ---------------------------------------------------------------------------------
 
   let arena, items, byKind, full, view; // the arena that is shown
@@ -177,10 +179,10 @@
     const right = load.left + load.iw;
     const line = (bytes, label) => {
       load.axis.append(shape("line", { class: "bound", x1: load.left, x2: right, y1: ly(bytes), y2: ly(bytes) }));
-      const late = arena.peak && px(load, arena.peak.step + 0.5) > load.left + load.iw * 0.6;
+      const late = arena.peak && px(load, arena.peak.step + 0.5) > load.left + load.iw * 0.5;
       load.axis.append(shape("text", { class: "bound-label", x: late ? load.left : right, y: load.top - 7, "text-anchor": late ? "start" : "end" }, label));
     };
-    line(arena.lower_bound, `${arena.proven_optimal ? "lower bound, reached" : "lower bound"} ${human(arena.lower_bound)}`);
+    line(arena.lower_bound, `lower bound ${human(arena.lower_bound)}${arena.size === arena.lower_bound ? ", reached" : ""}`);
     if (arena.peak) {
       const x = px(load, arena.peak.step + 0.5), y = ly(arena.peak.bytes);
       if (x >= load.left && x <= right) {
@@ -210,12 +212,15 @@
     return op && op[1].length <= room ? op[1] : "";
   }
 
-  // Names for the biggest of the rectangles that have room for one.
+  // Names for the biggest of the rectangles that have room for one: along them, or upwards.
   function captions(boxes) {
-    const room = boxes.filter(([, b]) => b.w > 30 && b.h > 12);
+    const room = boxes.filter(([, b]) => Math.min(b.w, b.h) > 12 && Math.max(b.w, b.h) > 30);
     room.sort((a, b) => b[1].w * b[1].h - a[1].w * a[1].h);
     return room.slice(0, LABELS).map(([item, b]) => {
-      return { item, x: b.x + 5, y: b.y + Math.min(b.h / 2, 12) + 3.5, text: caption(memberAt(item.storage, item.x0), (b.w - 9) / mono) };
+      const member = memberAt(item.storage, item.x0), along = caption(member, (b.w - 9) / mono);
+      const up = b.h > 1.5 * b.w && b.h > 60 ? caption(member, (b.h - 10) / mono) : "";
+      if (up.length > along.length) return { item, x: b.x + Math.min(b.w / 2, 11) + 3.5, y: b.y + b.h - 5, turn: -90, text: up };
+      return { item, x: b.x + 5, y: b.y + Math.min(b.h / 2, 12) + 3.5, turn: 0, text: along };
     });
   }
 
@@ -232,7 +237,7 @@
         node.classList.toggle("faded", faded(item));
         boxes.push([item, b]);
       });
-      const text = (c) => shape("text", { class: faded(c.item) ? "name faded" : "name", x: c.x, y: c.y }, c.text);
+      const text = (c) => shape("text", { class: faded(c.item) ? "name faded" : "name", transform: `translate(${c.x} ${c.y}) rotate(${c.turn})` }, c.text);
       map.names.replaceChildren(...captions(boxes).map(text));
     };
   }
@@ -267,7 +272,11 @@
     g.fillStyle = color("ink");
     for (const c of captions(boxes)) {
       g.globalAlpha = faded(c.item) ? 0.13 : 1;
-      g.fillText(c.text, c.x, c.y);
+      g.save();
+      g.translate(c.x, c.y);
+      g.rotate((c.turn * Math.PI) / 180);
+      g.fillText(c.text, 0, 0);
+      g.restore();
     }
     map.names.replaceChildren();
   }
@@ -354,8 +363,8 @@
     ];
     const members = s.members.slice(0, 50).map((m) => make("li", {},
       bdi(m.name),
-      make("span", { title: exact(m.bytes) }, `${m.dtype} ${m.shape}, ${human(m.bytes)}`), make("br"),
-      make("span", {}, `made by `, bdi(m.producer || "nobody")),
+      make("span", { title: exact(m.bytes) }, [typed(m), human(m.bytes)].filter(Boolean).join(", ")),
+      make("span", {}, "made by ", bdi(m.producer || "nobody")),
       make("span", {}, m.last_reader ? "last read by " : "read by nobody", bdi(m.last_reader))));
     if (s.members.length > 50) members.push(make("li", {}, `and ${s.members.length - 50} more`));
     d.replaceChildren(close, make("p", { class: "title" }, bdi(now.name)), make("dl", {}, ...pairs(rows)), make("ul", { class: "members" }, ...members));
@@ -368,7 +377,7 @@
     if (item) {
       const s = item.storage, m = memberAt(s, step ?? item.x0), others = s.members.length - 1;
       const lines = [
-        [`${human(s.size)} · ${m.dtype} ${m.shape}`.replace(/ · $/, ""), "strong"],
+        [[human(s.size), typed(m)].filter(Boolean).join(" · "), "strong"],
         [`${exact(s.size)} at offset ${grouped(s.offset)}, ${s.kind}`],
         [`held at ${spans(s.life.slice(0, 8))}${s.life.length > 8 ? ", …" : ""}`],
         [`made by ${shorten(m.producer || "nobody", 90)}`],

@@ -9,9 +9,11 @@
 
 #![forbid(unsafe_code)]
 
+mod error;
 pub mod html;
 pub mod model;
 mod size;
 pub mod text;
 
-pub use model::{ReportError, ReportModel};
+pub use error::ReportError;
+pub use model::ReportModel;
