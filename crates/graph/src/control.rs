@@ -165,12 +165,12 @@ pub fn transfers(graph: &Graph, node: NodeId, class: OpClass) -> Vec<Transfer> {
 }
 
 /// Which input of the owner a body's input node stands for.
-fn input_index(graph: &Graph, data: NodeId, position: usize) -> usize {
+pub(crate) fn input_index(graph: &Graph, data: NodeId, position: usize) -> usize {
     index_attr(graph.nodes[data].attrs.int("parent_index"), position)
 }
 
 /// Which output of the owner result `position` becomes.
-fn result_index(graph: &Graph, output: Option<NodeId>, position: usize) -> usize {
+pub(crate) fn result_index(graph: &Graph, output: Option<NodeId>, position: usize) -> usize {
     let attr = output
         .and_then(|o| graph.nodes[o].input_attrs.get(position))
         .and_then(|a| a.int("parent_index"));

@@ -23,7 +23,14 @@
 //!     values and workspaces. So they are numbers with sign, too, which many formats have only.
 //! 16. A constant tensor has as many elements as its shape says, where its contents are there.
 //!
+//! Whether bodies fit the nodes that run them is a matter of the operator table:
+//! [`verify_bodies`], rules 17 to 21.
+//!
 //! The check takes time in proportion to the graph and does not recurse, whatever the graph.
+
+mod bodies;
+
+pub use bodies::verify_bodies;
 
 use cranelift_entity::SecondaryMap;
 use rustc_hash::FxHashSet;
@@ -59,11 +66,7 @@ pub struct Broken {
 /// The rules that the graph breaks, at most [`MAX_BROKEN`]. When ids do not hold together (rules
 /// 1 to 5), the others are not looked at.
 pub fn verify(graph: &Graph) -> Result<(), Vec<Broken>> {
-    let mut check = Check {
-        graph,
-        broken: Vec::new(),
-        position: SecondaryMap::with_capacity(graph.nodes.len()),
-    };
+    let mut check = Check::new(graph);
     check.ids();
     if check.broken.is_empty() {
         check.tree();
@@ -76,11 +79,7 @@ pub fn verify(graph: &Graph) -> Result<(), Vec<Broken>> {
         check.attributes();
         check.sizes();
     }
-    if check.broken.is_empty() {
-        Ok(())
-    } else {
-        Err(check.broken)
-    }
+    check.done()
 }
 
 struct Check<'a> {
@@ -90,7 +89,23 @@ struct Check<'a> {
     position: SecondaryMap<NodeId, usize>,
 }
 
-impl Check<'_> {
+impl<'a> Check<'a> {
+    fn new(graph: &'a Graph) -> Self {
+        Check {
+            graph,
+            broken: Vec::new(),
+            position: SecondaryMap::with_capacity(graph.nodes.len()),
+        }
+    }
+
+    fn done(self) -> Result<(), Vec<Broken>> {
+        if self.broken.is_empty() {
+            Ok(())
+        } else {
+            Err(self.broken)
+        }
+    }
+
     fn fail(&mut self, rule: u8, at: impl Into<String>, problem: impl Into<String>) {
         if self.broken.len() < MAX_BROKEN {
             self.broken.push(Broken {

@@ -243,7 +243,7 @@ fn read_output(value: Value) -> Result<Option<OutputDef>, String> {
     };
     let mut keys = Keys(map);
     let dtype = keys.text("dtype")?;
-    let shape = match keys.0.remove("shape") {
+    let shape = match keys.0.shift_remove("shape") {
         None | Some(Value::Null) => None,
         Some(Value::Array(dims)) => Some(
             dims.into_iter()

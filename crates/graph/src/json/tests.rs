@@ -1,6 +1,8 @@
 use super::*;
 use crate::arbitrary_graph::{Size, any};
 use crate::canonical;
+use crate::effects::OpTable;
+use crate::verify::verify_bodies;
 use crate::{Attr, Graph, identity};
 use std::path::{Path, PathBuf};
 
@@ -54,7 +56,11 @@ fn shared_cases_round_trip() {
         graphs += 1;
         let refused = case.pointer("/expect/error").is_some();
         match read(&text) {
-            Ok(_) => drop(round_trip(std::str::from_utf8(&text).unwrap())),
+            Ok(graph) => {
+                round_trip(std::str::from_utf8(&text).unwrap());
+                let bodies = verify_bodies(&graph, &OpTable::builtin(graph.dialect));
+                assert!(refused || bodies.is_ok(), "{}: {bodies:?}", path.display());
+            }
             Err(e) => assert!(refused, "{}: {e}", path.display()),
         }
     }
@@ -331,4 +337,28 @@ fn random_graphs_round_trip() {
         Ok(())
     })
     .budget_ms(1000);
+}
+
+/// A chain of `n` small nodes.
+fn chain(n: usize) -> Graph {
+    let mut graph = Graph::new("chain", crate::Dialect::Onnx, "root");
+    let shape = || Some(crate::Shape::of(&[4]));
+    let mut last = graph.add_input(graph.root, "x", crate::DType::F32, shape());
+    for i in 0..n {
+        let node = graph.add_node(graph.root, format!("n{i}"), "Relu");
+        graph.nodes[node].inputs.push(Some(last));
+        last = graph.add_output(node, format!("v{i}"), crate::DType::F32, shape());
+    }
+    graph.add_results(graph.root, "results", [Some(last)]);
+    graph
+}
+
+#[test]
+fn time_grows_with_the_graph_alone() {
+    let graph = chain(20_000);
+    assert_eq!(crate::verify(&graph), Ok(()));
+    let json = write(&graph);
+    assert!(read(json.as_bytes()).unwrap() == graph);
+    let text = crate::text::print(&graph);
+    assert!(crate::text::parse(&text).unwrap() == graph);
 }

@@ -1,5 +1,6 @@
 use super::*;
-use crate::arbitrary_graph::{Size, any};
+use crate::arbitrary_graph::{Size, any, ge, onnx};
+use crate::effects::OpTable;
 use crate::text::parse;
 use crate::{Dim, Shape, Tensor};
 use std::sync::Arc;
@@ -188,9 +189,202 @@ fn damaged_ids_do_no_harm() {
         }
         if verify(&graph).is_ok() {
             let json = crate::json::write(&graph);
-            assert!(crate::json::read(json.as_bytes()).unwrap() == crate::canonical(&graph));
+            let again = crate::json::read(json.as_bytes()).unwrap();
+            let canonical = crate::canonical(&graph);
+            assert!(again == canonical, "{json}");
         }
         Ok(())
     })
     .budget_ms(500);
+}
+
+#[test]
+fn random_graphs_have_fitting_bodies() {
+    for make in [onnx, ge] {
+        arbtest::arbtest(|u| {
+            let graph = make(u, Size::default())?;
+            let table = OpTable::builtin(graph.dialect);
+            assert_eq!(verify_bodies(&graph, &table), Ok(()));
+            Ok(())
+        })
+        .budget_ms(300);
+    }
+}
+
+/// What is wrong with the bodies of a graph: the first message.
+fn bodies(text: &str) -> String {
+    let graph = parse(text).unwrap();
+    match verify_bodies(&graph, &OpTable::builtin(graph.dialect)) {
+        Ok(()) => "fits".to_owned(),
+        Err(broken) => broken[0].to_string(),
+    }
+}
+
+#[test]
+fn bodies_that_do_not_fit() {
+    let onnx = |node: &str| {
+        bodies(&format!(
+            "model m onnx graph ^g {{ %c: bool[] = Data() %n: int64[] = Data() %s: float32[2] = Data()\n {node} }}"
+        ))
+    };
+    let ge = |node: &str| {
+        bodies(&format!(
+            "model m graph ^g {{ %c: bool[] = Data() %s: float32[2] = Data()\n {node} }}"
+        ))
+    };
+    let s = "float32[2]";
+    let body = |inputs: usize, results: &str| {
+        let inputs: String = (0..inputs)
+            .map(|i| format!("%i{i}: bool[] = Data() "))
+            .collect();
+        format!("body ^b {{ {inputs} NetOutput({results}) @o }}")
+    };
+    let branch = |results: &str| format!("{{ NetOutput({results}) @o }}");
+    let cases = [
+        (
+            onnx(&format!(
+                "%y: {s} = If(%c) then ^t {} else ^e {}",
+                branch("%s^g"),
+                branch("%n^g")
+            )),
+            "fits",
+        ),
+        (
+            onnx(&format!(
+                "%y: {s} = If(%c) then ^t {} else ^e {}",
+                branch("%s^g"),
+                branch("")
+            )),
+            "graph \"e\": gives no output 0 of node \"y\" (graph rule 17)",
+        ),
+        (
+            onnx(&format!(
+                "%y: {s} = If(%c) then ^t {}",
+                branch("%s^g, %s^g")
+            )),
+            "its result 1 becomes output 1 of node \"y\", which it has not (graph rule 17)",
+        ),
+        (
+            onnx(&format!("%y: {s} = Relu(%s) then ^t {}", branch("%s^g"))),
+            "fits",
+        ),
+        (
+            onnx(&format!(
+                "%y: {s} = Loop(%n, %c, %s) {}",
+                body(3, "%i1, %i2")
+            )),
+            "fits",
+        ),
+        (
+            onnx(&format!(
+                "%y: {s}, %z: {s} = Loop(%n, _, %s) {}",
+                body(3, "%i1, %i2, %i2")
+            )),
+            "fits",
+        ),
+        (
+            onnx(&format!(
+                "%y: {s}, %z: {s} = Loop(%n, _, %s) {}",
+                body(3, "%i1, %i2")
+            )),
+            "gives 2 results for 2 outputs",
+        ),
+        (
+            onnx(&format!(
+                "%y: {s} = Loop(%n, %c, %s) {}",
+                body(2, "%i1, %i1")
+            )),
+            "has 2 inputs, node \"y\" asks for 3",
+        ),
+        (
+            onnx(&format!("%y: {s} = Loop(%n, %c, %s) {}", body(3, "%i1, _"))),
+            "gives 1 results, node \"y\" asks for 2 at least",
+        ),
+        (
+            onnx(&format!(
+                "_ = Loop(%n, %c, %s) @y\n {}",
+                body(3, "%i1, %i2")
+            )),
+            "its first 1 outputs hold its states and must exist",
+        ),
+        (
+            onnx(&format!("%y: {s} = Loop(%n) {}", body(2, "%i1"))),
+            "a trip count and a condition",
+        ),
+        (
+            onnx(&format!("%y: {s} = Loop(%n, %c, %s)")),
+            "a loop has one body",
+        ),
+        (
+            onnx(&format!(
+                "%y: {s} = Scan(%s, %s) {{num_scan_inputs = 1}}\n {}",
+                body(2, "%i0")
+            )),
+            "fits",
+        ),
+        (
+            onnx(&format!(
+                "%y: {s} = Scan(%s, %s) {{num_scan_inputs = 3}}\n {}",
+                body(2, "%i0")
+            )),
+            "\"num_scan_inputs\" is at least 1",
+        ),
+        (
+            onnx(&format!(
+                "%y: {s} = Scan(%s, %s) {{num_scan_inputs = 1}}\n {}",
+                body(1, "%i0")
+            )),
+            "has 1 inputs, node \"y\" asks for 2 (graph rule 19)",
+        ),
+        (
+            ge(&format!(
+                "%y: {s} = While(%s) cond ^q {} {}",
+                branch("%c^g"),
+                body(1, "%i0")
+            )),
+            "fits",
+        ),
+        (
+            ge(&format!("%y: {s} = While(%s) {}", body(1, "%i0"))),
+            "one body in the role \"cond\" and one other",
+        ),
+        (
+            ge(&format!(
+                "%y: {s} = While(%s, %c) cond ^q {} {}",
+                branch("%c^g"),
+                body(1, "%i0")
+            )),
+            "2 states, but 1 outputs",
+        ),
+        (
+            ge(&format!(
+                "%y: {s} = While(%s) cond ^q {} {}",
+                branch(""),
+                body(1, "%i0")
+            )),
+            "a condition gives one value",
+        ),
+        (
+            ge(&format!(
+                "%y: {s} = While(%s) cond ^q {} {}",
+                branch("%c^g"),
+                body(2, "%i0")
+            )),
+            "node \"b/i1\": stands for input 1 of node \"y\", which it has not",
+        ),
+        (
+            ge(&format!(
+                "%y: {s} = While(%s) cond ^q {} body ^b {{ }}",
+                branch("%c^g")
+            )),
+            "graph \"b\": gives no output 0",
+        ),
+        (
+            ge("NetOutput(%s) @o\n body ^b { }"),
+            "its operator has no subgraphs (graph rule 21)",
+        ),
+    ];
+    for (i, (found, expected)) in cases.iter().enumerate() {
+        assert!(found.contains(expected), "case {i}: {found}\n{expected}");
+    }
 }
