@@ -12,6 +12,7 @@
 //! where its next buffer will end.
 
 use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::ControlFlow;
 
@@ -190,16 +191,19 @@ impl<'a> Run<'a> {
     /// Takes the next candidate from the queue and places it, puts it back higher, or lets it
     /// wait; false when there is none.
     fn next(&mut self, ranked: &[u32]) -> bool {
-        let Some(Reverse(candidate)) = self.queue.pop() else {
+        let Some(mut first) = self.queue.peek_mut() else {
             return false;
         };
-        let rank = candidate.rank;
+        let Reverse(Candidate { height, rank }) = *first;
         let buffer = ranked[rank as usize] as usize;
         let offset = self.lows.get(buffer, &self.skyline);
-        if offset > candidate.height {
-            let height = offset;
-            self.queue.push(Reverse(Candidate { height, rank }));
-        } else if self.is_fixed(buffer) {
+        self.steps += 2 * self.skyline.depth();
+        if offset > height {
+            first.0.height = offset;
+            return true;
+        }
+        PeekMut::pop(first);
+        if self.is_fixed(buffer) {
             self.place(buffer, offset);
         } else if let Some(Refusal { section, floor }) = self.refusal(buffer, offset) {
             let height = floor;
@@ -286,7 +290,7 @@ impl<'a> Run<'a> {
                 lower: section,
                 upper: section + 1,
             };
-            steps += 4 * unplaced.overlapping(here, |other| {
+            steps += unplaced.overlapping(here, |other| {
                 if other == buffer {
                     return ControlFlow::Continue(());
                 }
@@ -334,7 +338,7 @@ impl<'a> Run<'a> {
                 && candidate.height <= room
             {
                 refused.pop();
-                // The queue asks for its offset again.
+                // The queue asks for its lowest offset.
                 let height = 0;
                 self.queue.push(Reverse(Candidate {
                     height,
@@ -395,7 +399,7 @@ impl Lows<'_> {
         }
         let pieces = self.dive.instance.pieces(buffer);
         self.steps += skyline.depth() * pieces.len() as u64;
-        let tops = pieces.iter().map(|&piece| skyline.query(piece).top);
+        let tops = pieces.iter().map(|&piece| skyline.top(piece));
         let low = align_up(tops.max().unwrap_or(0), stated.alignment);
         let low = self.above_fixed(buffer, low);
         self.known[buffer] = (low, self.placements);

@@ -23,10 +23,15 @@
 //! | [`instance`] | the problem, checked once |
 //! | [`bounds`] | what no placement can beat |
 //! | [`heuristics`] | orders and rules of single-pass placements |
+//! | `dive`, `skyline` | the capacity-guided dive: bottom up to a target height, no backtracking |
+//! | `exact` | branch and bound on small parts that are independent in time |
 //! | [`portfolio`] | runs strategies within limits and keeps the best |
 //! | [`strategy`] | their stable names |
 //! | [`validate`] | the judge that every solution passes before it is returned |
 //! | [`solution`] | configuration and result |
+//! | `budget` | limits counted in steps, and the one clock |
+//!
+//! `examples/arena.rs` draws a placement.
 
 #![forbid(unsafe_code)]
 

@@ -31,7 +31,7 @@ pub struct Config {
 
 impl Config {
     /// About half a second of one core.
-    pub const DEFAULT_STEPS: u64 = 60_000_000;
+    pub const DEFAULT_STEPS: u64 = 100_000_000;
 
     /// The portfolio, limited by the clock and not by steps.
     pub fn with_time_limit(limit: Duration) -> Self {
