@@ -20,6 +20,7 @@
 //! # Ok::<(), arbitrary::Error>(())
 //! ```
 
+pub mod check;
 mod decorate;
 mod ge;
 mod onnx;
@@ -228,6 +229,11 @@ mod tests {
              HcomAllReduce, SplitD, ConcatD, depth 1, depth 2, depth 3, control edge, stream, \
              workspace, result twice, result of Data, result of Variable",
         );
+    }
+
+    #[test]
+    fn graphs_pass_through_every_format() {
+        arbtest::arbtest(check::formats).budget_ms(1000);
     }
 
     #[test]
