@@ -5,6 +5,7 @@ use std::time::Instant;
 use serde::Serialize;
 use tenure_check::check;
 use tenure_graph::Graph;
+use tenure_graph::plan::{Arena, Plan};
 use tenure_graph::plan_file::{CheckBlock, ModelIdentity, PlanFile, Summary};
 use tenure_plan::metadata::MemoryGraph;
 use tenure_plan::{assign, memory};
@@ -75,12 +76,40 @@ struct Times {
     check: f64,
 }
 
-/// A plan in names, and what was learnt on the way.
+/// A plan, and what was learnt on the way.
 struct Outcome {
-    file: PlanFile,
+    source: Source,
+    model: ModelIdentity,
+    arenas: Vec<Arena>,
+    strategy: String,
+    storages: usize,
+    copies: usize,
+    dynamic: usize,
+    summary: Summary,
+    check: CheckBlock,
     warnings: Vec<String>,
     cut_by_clock: bool,
     time: Times,
+}
+
+/// Where a plan's names come from. A plan in names is several times as large as one in numbers, so
+/// it is made only when somebody wants to see it.
+enum Source {
+    Graph(Box<(Graph, Plan)>),
+    File(Box<PlanFile>),
+}
+
+impl Outcome {
+    /// The plan in names.
+    fn into_file(self) -> PlanFile {
+        match self.source {
+            Source::Graph(both) => {
+                let (graph, plan) = *both;
+                PlanFile::new(&graph, self.model, &plan, self.summary, self.check)
+            }
+            Source::File(file) => *file,
+        }
+    }
 }
 
 /// Runs the command.
@@ -92,7 +121,7 @@ pub fn run(args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
         Model::Graph(graph) => of_graph(graph, args, read)?,
         Model::Memory(text) => of_memory(&text, args, read)?,
     };
-    show(&outcome, args, ui)
+    show(outcome, args, ui)
 }
 
 fn of_graph(graph: Graph, args: &PlanArgs, read_ms: f64) -> Result<Outcome, Failure> {
@@ -123,7 +152,15 @@ fn of_graph(graph: Graph, args: &PlanArgs, read_ms: f64) -> Result<Outcome, Fail
     };
     let check = since(start);
     Ok(Outcome {
-        file: PlanFile::new(&graph, loaded.identity, &plan, summary, block),
+        model: loaded.identity,
+        arenas: plan.arenas.clone(),
+        strategy: plan.strategy.clone(),
+        storages: plan.storages.len(),
+        copies: plan.copies.len(),
+        dynamic: plan.dynamic.len(),
+        summary,
+        check: block,
+        source: Source::Graph(Box::new((graph, plan))),
         warnings: loaded.warnings,
         cut_by_clock: planned.cut_by_clock,
         time: Times {
@@ -164,7 +201,15 @@ fn of_memory(text: &[u8], args: &PlanArgs, read: f64) -> Result<Outcome, Failure
         accesses,
     };
     Ok(Outcome {
-        file,
+        model: file.model.clone(),
+        arenas: file.arenas.clone(),
+        strategy: file.strategy.clone(),
+        storages: file.storages.len(),
+        copies: 0,
+        dynamic: 0,
+        summary: file.summary,
+        check: file.check.clone(),
+        source: Source::File(Box::new(file)),
         warnings: Vec::new(),
         cut_by_clock,
         time: Times {
@@ -176,31 +221,42 @@ fn of_memory(text: &[u8], args: &PlanArgs, read: f64) -> Result<Outcome, Failure
     })
 }
 
-fn show(outcome: &Outcome, args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
-    let file = &outcome.file;
-    if let Some(path) = &args.output {
-        files::write_json(path, file)?;
-    }
-    let report = || {
-        ReportModel::new(file, outcome.warnings.clone()).map_err(Failure::internal)
+fn show(outcome: Outcome, args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
+    let size: u64 = outcome.arenas.iter().map(|a| a.size).sum();
+    let cut_by_clock = outcome.cut_by_clock;
+    let json = if args.json {
+        let json = json(&outcome, args);
+        Some(serde_json::to_string_pretty(&json).map_err(Failure::internal)?)
+    } else {
+        None
     };
-    if let Some(path) = &args.report {
-        files::write(path, html::page(&report()?).as_bytes())?;
-    }
-    if args.json {
-        let json = serde_json::to_string_pretty(&json(outcome, args)).map_err(Failure::internal)?;
-        ui.data(json);
-    } else if !ui.quiet() {
-        let style = text::Style {
-            color: ui.colors(),
-            unicode: ui.unicode(),
-        };
-        ui.say(text::summary(&report()?, style).trim_end());
-        if outcome.cut_by_clock {
-            ui.say(ui::CUT);
+    let summary = json.is_none() && !ui.quiet();
+    if args.output.is_some() || args.report.is_some() || summary {
+        let warnings = outcome.warnings.clone();
+        let file = outcome.into_file();
+        if let Some(path) = &args.output {
+            files::write_json(path, &file)?;
+        }
+        if args.report.is_some() || summary {
+            let model = ReportModel::new(&file, warnings).map_err(Failure::internal)?;
+            drop(file);
+            if let Some(path) = &args.report {
+                files::write(path, html::page(&model).as_bytes())?;
+            }
+            if summary {
+                let style = text::Style {
+                    color: ui.colors(),
+                    unicode: ui.unicode(),
+                };
+                ui.say(text::summary(&model, style).trim_end());
+            }
         }
     }
-    let size: u64 = file.arenas.iter().map(|a| a.size).sum();
+    if let Some(json) = json {
+        ui.data(json);
+    } else if cut_by_clock {
+        ui.say(ui::CUT);
+    }
     match args.search.capacity {
         Some(capacity) if size > capacity => {
             ui.warn(format!(
@@ -214,23 +270,22 @@ fn show(outcome: &Outcome, args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
 }
 
 fn json<'a>(outcome: &'a Outcome, args: &PlanArgs) -> Json<'a> {
-    let file = &outcome.file;
-    let sums = &file.summary;
-    let arena = file.arenas.first();
+    let sums = &outcome.summary;
+    let arena = outcome.arenas.first();
     let figure = |f: fn(&tenure_graph::plan::Arena) -> u64| arena.map_or(0, f);
     Json {
         model: JsonModel {
             path: args.model.model.display().to_string(),
-            format: &file.model.format,
-            nodes: file.model.nodes,
-            values: file.model.values,
+            format: &outcome.model.format,
+            nodes: outcome.model.nodes,
+            values: outcome.model.values,
         },
         arena: JsonArena {
             size: figure(|a| a.size),
             lower_bound: figure(|a| a.lower_bound),
             proven_optimal: arena.is_none_or(|a| a.proven_optimal),
             no_reuse: figure(|a| a.no_reuse),
-            strategy: &file.strategy,
+            strategy: &outcome.strategy,
         },
         bytes: JsonBytes {
             constants: sums.constants,
@@ -239,14 +294,14 @@ fn json<'a>(outcome: &'a Outcome, args: &PlanArgs) -> Json<'a> {
             intermediates: sums.intermediates,
             workspaces: sums.workspaces,
         },
-        storages: file.storages.len(),
+        storages: outcome.storages,
         in_place: sums.in_place,
         copies: JsonCopies {
-            inserted: file.copies.len(),
+            inserted: outcome.copies,
             bytes: sums.copied,
         },
-        dynamic_values: file.dynamic.len(),
-        check: &file.check,
+        dynamic_values: outcome.dynamic,
+        check: &outcome.check,
         warnings: &outcome.warnings,
         cut_by_clock: outcome.cut_by_clock,
         time_ms: outcome.time,
