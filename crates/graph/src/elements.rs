@@ -95,7 +95,7 @@ pub(crate) fn from_list(
         }
         macro_rules! float {
             ($ty:ty) => {{
-                #[expect(
+                #[allow(
                     clippy::cast_possible_truncation,
                     reason = "rounds to the element type"
                 )]
