@@ -69,8 +69,7 @@ pub fn run(path: &Path) -> Outcome {
 
 fn load(path: &Path) -> Result<Vec<String>, String> {
     let bytes = std::fs::read(path).map_err(|e| format!("cannot be read: {e}"))?;
-    let file: Value =
-        serde_json::from_slice(&bytes).map_err(|e| format!("is no JSON: {e}"))?;
+    let file: Value = serde_json::from_slice(&bytes).map_err(|e| format!("is no JSON: {e}"))?;
     let Value::Object(file) = file else {
         return Err("is no JSON object".to_owned());
     };

@@ -68,7 +68,10 @@ fn more_sharing_never_raises_the_bound() {
             bound(Sharing::Views),
             bound(Sharing::Full),
         );
-        assert!(full <= views && views <= none, "seed {seed}: {none:?} {views:?} {full:?}");
+        assert!(
+            full <= views && views <= none,
+            "seed {seed}: {none:?} {views:?} {full:?}"
+        );
     }
 }
 

@@ -258,7 +258,12 @@ fn strategy(name: &str) -> Result<tenure_solve::Strategy, String> {
 
 /// A number of bytes, plain or with `KiB`, `MiB`, `GiB`.
 fn size(text: &str) -> Result<u64, String> {
-    const UNITS: [(&str, u64); 4] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1)];
+    const UNITS: [(&str, u64); 4] = [
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("B", 1),
+    ];
     let text = text.trim();
     let (number, unit) = UNITS
         .iter()
@@ -308,7 +313,15 @@ mod tests {
         assert_eq!(size("1048576"), Ok(1 << 20));
         assert_eq!(size("2 GiB"), Ok(2 << 30));
         assert!(size("1.5").is_ok_and(|n| n == 1));
-        for bad in ["", "x", "-1", "1.", "KiB", "99999999999GiB", "1.0000000001MiB"] {
+        for bad in [
+            "",
+            "x",
+            "-1",
+            "1.",
+            "KiB",
+            "99999999999GiB",
+            "1.0000000001MiB",
+        ] {
             assert!(size(bad).is_err(), "{bad}");
         }
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));

@@ -44,7 +44,6 @@ pub fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<(), Fail
 pub fn read_plan(path: &Path) -> Result<PlanFile, Failure> {
     let bad = |e: &dyn std::fmt::Display| Failure::bad(format!("{}: {e}", path.display()));
     let text = std::fs::read(path).map_err(|e| bad(&e))?;
-    PlanFile::read(&text).map_err(|e| {
-        bad(&e).hint("a plan is what `tenure plan MODEL -o PLAN.json` writes")
-    })
+    PlanFile::read(&text)
+        .map_err(|e| bad(&e).hint("a plan is what `tenure plan MODEL -o PLAN.json` writes"))
 }

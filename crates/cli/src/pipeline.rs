@@ -70,8 +70,8 @@ pub fn load(graph: Graph, args: &ModelArgs, read_ms: f64) -> Result<Loaded, Fail
     })?;
     let sha256 = tenure_graph::identity(&graph);
     let bindings = Bindings::parse(&args.dim).map_err(Failure::bad)?;
-    let shaped = infer(graph, &table, &bindings)
-        .map_err(|e| Failure::bad(format!("{path}: {e}")))?;
+    let shaped =
+        infer(graph, &table, &bindings).map_err(|e| Failure::bad(format!("{path}: {e}")))?;
     if !args.dynamic && !shaped.free.is_empty() {
         let names: Vec<String> = shaped.free.iter().map(ToString::to_string).collect();
         return Err(Failure::bad(format!(
@@ -137,8 +137,10 @@ fn unknown_operators(graph: &Graph, table: &OpTable) -> Option<String> {
 /// The rules of a plan.
 pub fn options(rules: &RuleArgs) -> Result<PlanOptions, Failure> {
     if rules.streams != 1 {
-        return Err(Failure::bad("--streams: plans are made for one stream as yet")
-            .hint("leave --streams out"));
+        return Err(
+            Failure::bad("--streams: plans are made for one stream as yet")
+                .hint("leave --streams out"),
+        );
     }
     let placement = |place| match place {
         Place::Planned => Placement::Planned,
@@ -195,7 +197,11 @@ pub fn check_memory(graph: &MemoryGraph, plan: &PlanFile) -> Result<u64, Vec<Mem
             name: &a.name,
             bytes: a.bytes,
             align: a.align,
-            life: a.life.iter().map(|&[first, last]| Span { first, last }).collect(),
+            life: a
+                .life
+                .iter()
+                .map(|&[first, last]| Span { first, last })
+                .collect(),
             placed: a.kind != AllocateKind::Caller,
         })
         .collect();

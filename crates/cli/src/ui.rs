@@ -70,11 +70,11 @@ impl Ui {
             .into_iter()
             .filter_map(|name| std::env::var(name).ok())
             .find(|value| !value.is_empty());
-        let plain = locale.is_some_and(|l| !l.to_ascii_uppercase().replace('-', "").contains("UTF8"));
+        let plain =
+            locale.is_some_and(|l| !l.to_ascii_uppercase().replace('-', "").contains("UTF8"));
         !(plain && std::io::stdout().is_terminal())
     }
 }
 
 /// Said when a time limit cut a search short.
-pub const CUT: &str =
-    "The time limit cut the search short: another run may end with another plan.";
+pub const CUT: &str = "The time limit cut the search short: another run may end with another plan.";

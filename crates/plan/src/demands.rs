@@ -46,7 +46,9 @@ pub(crate) fn refuse_unmet(graph: &Graph) -> Result<(), PlanError> {
 fn asks(attrs: &Attrs, name: &str) -> bool {
     match attrs.get(name) {
         None | Some(Attr::Null) => false,
-        Some(Attr::List(list)) => list.iter().any(|a| a.as_int() != Some(0)) || name.contains("index") && !list.is_empty(),
+        Some(Attr::List(list)) => {
+            list.iter().any(|a| a.as_int() != Some(0)) || name.contains("index") && !list.is_empty()
+        }
         Some(Attr::Str(text)) => !text.is_empty(),
         Some(other) => other.as_bool() != Some(false),
     }

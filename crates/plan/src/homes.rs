@@ -93,15 +93,19 @@ fn foldable(graph: &Graph, table: &OpTable, homes: &Homes, node: NodeId) -> bool
     let inputs = &graph.nodes[node].inputs;
     let constant = |value: ValueId| homes.of[value] == Home::Constant;
     // Most nodes read something that is no constant: ask the table only about the others.
-    if inputs.iter().flatten().any(|&v| !constant(v) && !static_shape(graph, v)) {
+    if inputs
+        .iter()
+        .flatten()
+        .any(|&v| !constant(v) && !static_shape(graph, v))
+    {
         return false;
     }
     let effects = table.effects(graph, node);
     effects.known
         && effects.pure
-        && (0u32..).zip(inputs).all(|(k, input)| {
-            input.is_none_or(|v| constant(v) || effects.shape_only.contains(&k))
-        })
+        && (0u32..)
+            .zip(inputs)
+            .all(|(k, input)| input.is_none_or(|v| constant(v) || effects.shape_only.contains(&k)))
 }
 
 fn static_shape(graph: &Graph, value: ValueId) -> bool {

@@ -14,8 +14,8 @@ pub mod assign;
 mod demands;
 mod homes;
 mod liveness;
-pub mod order;
 pub mod metadata;
+pub mod order;
 mod schedule;
 mod spans;
 mod storage;
@@ -38,10 +38,14 @@ pub enum PlanError {
     #[error("the schedule has more than 4 294 967 295 steps: split the model")]
     TooManySteps,
     /// Work on several streams, whose order is not one list.
-    #[error("the graph runs on {0} streams; plans are made for one stream as yet: put all nodes on one stream")]
+    #[error(
+        "the graph runs on {0} streams; plans are made for one stream as yet: put all nodes on one stream"
+    )]
     Streams(usize),
     /// The graph asks for more than separate memory.
-    #[error("node {node:?} has the attribute {attribute:?}, and plans cannot meet what it asks for yet: take it out, or plan without this node")]
+    #[error(
+        "node {node:?} has the attribute {attribute:?}, and plans cannot meet what it asks for yet: take it out, or plan without this node"
+    )]
     Demand {
         /// Label of the node.
         node: String,
@@ -49,7 +53,9 @@ pub enum PlanError {
         attribute: &'static str,
     },
     /// Sizes do not fit in 64 bits.
-    #[error("the sizes of the storages add up to more than 64 bits can count: check the dimensions given with --dim")]
+    #[error(
+        "the sizes of the storages add up to more than 64 bits can count: check the dimensions given with --dim"
+    )]
     TooLarge,
     /// Not a power of two.
     #[error("alignment {0} is not a power of two")]

@@ -118,8 +118,7 @@ impl Sweep<'_> {
         let transfers = transfers(self.graph, node, class);
         for value in self.graph.nodes[node].inputs.iter().copied().flatten() {
             let sliced = |t: &Transfer| t.from == Some(value) && t.pass == Pass::Slice;
-            let whole =
-                self.plain || class == OpClass::Opaque || transfers.iter().any(sliced);
+            let whole = self.plain || class == OpClass::Opaque || transfers.iter().any(sliced);
             self.read(value, node, if whole { end } else { begin });
         }
         if self.plain {
@@ -175,7 +174,11 @@ impl Sweep<'_> {
             add(enter, enter);
             return life;
         }
-        let Some(Span { first: begin, last: end }) = self.schedule.span[producer] else {
+        let Some(Span {
+            first: begin,
+            last: end,
+        }) = self.schedule.span[producer]
+        else {
             return life;
         };
         if graph.nodes[producer].bodies.is_empty() || self.plain || class == OpClass::Opaque {

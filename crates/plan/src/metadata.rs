@@ -183,15 +183,23 @@ impl MemoryGraph {
                 return fail(format!("allocate node {name:?} stands twice"));
             }
             if !a.align.is_power_of_two() {
-                return fail(format!("allocate node {name:?}: alignment {} is not a power of two", a.align));
+                return fail(format!(
+                    "allocate node {name:?}: alignment {} is not a power of two",
+                    a.align
+                ));
             }
-            let ordered = a.life.iter().all(|s| s[0] <= s[1])
-                && a.life.windows(2).all(|w| w[0][1] < w[1][0]);
+            let ordered =
+                a.life.iter().all(|s| s[0] <= s[1]) && a.life.windows(2).all(|w| w[0][1] < w[1][0]);
             if a.life.is_empty() || !ordered {
-                return fail(format!("allocate node {name:?}: its life must be ascending, disjoint spans [first, last]"));
+                return fail(format!(
+                    "allocate node {name:?}: its life must be ascending, disjoint spans [first, last]"
+                ));
             }
             if a.life.iter().any(|s| s[1] >= self.steps) {
-                return fail(format!("allocate node {name:?}: its life ends after the last of {} steps", self.steps));
+                return fail(format!(
+                    "allocate node {name:?}: its life ends after the last of {} steps",
+                    self.steps
+                ));
             }
         }
         let mut tensors = rustc_hash::FxHashSet::default();
@@ -201,10 +209,16 @@ impl MemoryGraph {
                 return fail(format!("tensor node {name:?} stands twice"));
             }
             let Some(&bytes) = names.get(t.allocate.as_str()) else {
-                return fail(format!("tensor node {name:?} lives in {:?}, which is no allocate node", t.allocate));
+                return fail(format!(
+                    "tensor node {name:?} lives in {:?}, which is no allocate node",
+                    t.allocate
+                ));
             };
             if t.offset.checked_add(t.bytes).is_none_or(|end| end > bytes) {
-                return fail(format!("tensor node {name:?} does not fit into {:?} of {bytes} bytes", t.allocate));
+                return fail(format!(
+                    "tensor node {name:?} does not fit into {:?} of {bytes} bytes",
+                    t.allocate
+                ));
             }
         }
         Ok(())
@@ -217,7 +231,11 @@ impl MemoryGraph {
         let mut hasher = sha2::Sha256::new();
         // A memory graph is plain data, which always has a text.
         hasher.update(serde_json::to_vec(self).unwrap_or_default());
-        hasher.finalize().iter().map(|b| format!("{b:02x}")).collect()
+        hasher
+            .finalize()
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect()
     }
 
     /// Places all allocate nodes. The check block of the result is left for the checker.

@@ -19,11 +19,7 @@ use crate::{Memory, PlanError, memory};
 ///
 /// # Errors
 /// See [`memory()`].
-pub fn improve(
-    graph: Graph,
-    table: &OpTable,
-    options: &PlanOptions,
-) -> Result<Graph, PlanError> {
+pub fn improve(graph: Graph, table: &OpTable, options: &PlanOptions) -> Result<Graph, PlanError> {
     let mut best_load = load(&memory(&graph, table, options)?, options.align);
     let mut best = graph;
     for ordering in [depth_first, greedy] {
@@ -276,9 +272,11 @@ mod tests {
         let root = graph.root;
         let shape = |n| Some(Shape::of(&[n]));
         let x = graph.add_input(root, "x", DType::F32, shape(16));
-        let mut add = |graph: &mut Graph, name: &str, inputs: &[ValueId], n| {
+        let add = |graph: &mut Graph, name: &str, inputs: &[ValueId], n| {
             let node = graph.add_node(root, name, "Any");
-            graph.nodes[node].inputs.extend(inputs.iter().map(|&v| Some(v)));
+            graph.nodes[node]
+                .inputs
+                .extend(inputs.iter().map(|&v| Some(v)));
             graph.add_output(node, format!("{name}:0"), DType::F32, shape(n))
         };
         let wide1 = add(&mut graph, "wide1", &[x], 100);

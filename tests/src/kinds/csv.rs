@@ -27,7 +27,10 @@ pub fn run(path: &Path, expect: &Map<String, Value>) -> Vec<String> {
 fn placed(path: &Path) -> Result<(csv::Table, Solution), String> {
     let name = path.to_string_lossy();
     let stem = name.strip_suffix(".expect.json");
-    let csv_path = stem.ok_or("a CSV case is called NAME.expect.json")?.to_owned() + ".csv";
+    let csv_path = stem
+        .ok_or("a CSV case is called NAME.expect.json")?
+        .to_owned()
+        + ".csv";
     let file = std::fs::File::open(&csv_path).map_err(|e| format!("{csv_path}: {e}"))?;
     let table = csv::read(file, &csv::Options::default()).map_err(|e| e.to_string())?;
     let buffers = table.rows().iter().map(|row| Buffer {
@@ -55,7 +58,10 @@ fn compare(table: &csv::Table, solution: &Solution, judge: &mut Judge<'_>) {
         if let Some(other) = judge.number(key)
             && solution.height > other
         {
-            judge.fail(format!("{key}: {} bytes where {other} are reached", solution.height));
+            judge.fail(format!(
+                "{key}: {} bytes where {other} are reached",
+                solution.height
+            ));
         }
     }
     let offsets = judge.take("offsets").and_then(Value::as_object);

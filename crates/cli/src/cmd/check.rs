@@ -7,8 +7,8 @@ use tenure_plan::metadata::MemoryGraph;
 
 use crate::args::CheckArgs;
 use crate::exit::{Exit, Failure};
-use crate::ui::Ui;
 use crate::pipeline::Model;
+use crate::ui::Ui;
 use crate::{files, pipeline};
 
 /// `check --json`.

@@ -5,8 +5,8 @@ use tenure_plan::metadata::MemoryGraph;
 
 use crate::args::ConvertArgs;
 use crate::exit::{Exit, Failure};
-use crate::ui::Ui;
 use crate::pipeline::Model;
+use crate::ui::Ui;
 use crate::{files, pipeline};
 
 /// Runs the command.
@@ -24,8 +24,8 @@ pub fn run(args: &ConvertArgs, ui: &Ui) -> Result<Exit, Failure> {
     }
     if args.memory {
         let bad = |e: tenure_plan::PlanError| Failure::bad(format!("{path}: {e}"));
-        let graph = pipeline::ordered(loaded.graph, &loaded.table, &options, &args.rules)
-            .map_err(bad)?;
+        let graph =
+            pipeline::ordered(loaded.graph, &loaded.table, &options, &args.rules).map_err(bad)?;
         let found = memory(&graph, &loaded.table, &options).map_err(bad)?;
         files::write_json(&args.output, &MemoryGraph::new(&graph, &found))?;
     } else {

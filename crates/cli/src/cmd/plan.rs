@@ -130,7 +130,8 @@ fn of_graph(graph: Graph, args: &PlanArgs, read_ms: f64) -> Result<Outcome, Fail
     let path = args.model.model.display();
     let bad = |e: tenure_plan::PlanError| Failure::bad(format!("{path}: {e}"));
     let start = Instant::now();
-    let graph = pipeline::ordered(loaded.graph, &loaded.table, &options, &args.rules).map_err(bad)?;
+    let graph =
+        pipeline::ordered(loaded.graph, &loaded.table, &options, &args.rules).map_err(bad)?;
     let found = memory(&graph, &loaded.table, &options).map_err(bad)?;
     let lifetimes = since(start);
     let start = Instant::now();
@@ -140,7 +141,11 @@ fn of_graph(graph: Graph, args: &PlanArgs, read_ms: f64) -> Result<Outcome, Fail
     let plan = planned.plan;
     let summary = Summary::new(&graph, &plan, planned.in_place);
     let checked = check(&graph, &loaded.table, &plan).map_err(|violations| {
-        let list: Vec<String> = violations.iter().take(10).map(ToString::to_string).collect();
+        let list: Vec<String> = violations
+            .iter()
+            .take(10)
+            .map(ToString::to_string)
+            .collect();
         Failure::internal(format!(
             "the plan for {path} fails its own check, so nothing was written:\n  {}",
             list.join("\n  ")
@@ -193,8 +198,15 @@ fn of_memory(text: &[u8], args: &PlanArgs, read: f64) -> Result<Outcome, Failure
     let solve = since(start);
     let start = Instant::now();
     let accesses = pipeline::check_memory(&graph, &file).map_err(|violations| {
-        let list: Vec<String> = violations.iter().take(10).map(ToString::to_string).collect();
-        Failure::internal(format!("the plan fails its own check:\n  {}", list.join("\n  ")))
+        let list: Vec<String> = violations
+            .iter()
+            .take(10)
+            .map(ToString::to_string)
+            .collect();
+        Failure::internal(format!(
+            "the plan fails its own check:\n  {}",
+            list.join("\n  ")
+        ))
     })?;
     file.check = CheckBlock {
         passed: true,
@@ -238,8 +250,12 @@ fn show(outcome: Outcome, args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
             files::write_json(path, &file)?;
         }
         if args.report.is_some() || summary {
-            let model = ReportModel::new(&file, warnings).map_err(Failure::internal)?;
+            let mut model = ReportModel::new(&file, warnings).map_err(Failure::internal)?;
             drop(file);
+            // Exporters call every graph the same; the file's name says which one it is.
+            if let Some(stem) = args.model.model.file_stem() {
+                model.model.name = stem.to_string_lossy().into_owned();
+            }
             if let Some(path) = &args.report {
                 files::write(path, html::page(&model).as_bytes())?;
             }

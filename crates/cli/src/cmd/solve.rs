@@ -90,8 +90,12 @@ fn instance(table: &csv::Table, align: u64) -> Result<Instance, String> {
         .iter()
         .map(|row| {
             // Any alignment is read; both hold at multiples of their least common multiple.
-            let alignment = lcm(row.alignment, align)
-                .ok_or_else(|| format!("line {}: alignment {} is too large", row.line, row.alignment))?;
+            let alignment = lcm(row.alignment, align).ok_or_else(|| {
+                format!(
+                    "line {}: alignment {} is too large",
+                    row.line, row.alignment
+                )
+            })?;
             Ok(Buffer {
                 size: row.size,
                 alignment,
@@ -135,7 +139,9 @@ fn text(instance: &Instance, solution: &Solution, capacity: Option<u64>, time_ms
         lines.push(match fits {
             Fits::Yes => format!("capacity     fits into {capacity} bytes"),
             Fits::No => format!("capacity     proven not to fit into {capacity} bytes"),
-            Fits::Undecided => format!("capacity     not decided whether {capacity} bytes are enough"),
+            Fits::Undecided => {
+                format!("capacity     not decided whether {capacity} bytes are enough")
+            }
         });
     }
     if solution.cut_by_clock {

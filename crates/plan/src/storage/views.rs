@@ -1,0 +1,96 @@
+//! Groups: values that are one piece of bytes under several names.
+
+use tenure_graph::ValueId;
+use tenure_graph::control::{Pass, Point, transfers};
+use tenure_graph::entity::EntityRef;
+use tenure_graph::plan::{Item, Phase, Sharing};
+
+use super::{Join, index};
+use crate::homes::Home;
+
+impl Join<'_> {
+    /// Joins views into groups, in execution order so that a view's source has its group already.
+    /// What is written in a variable's memory is the variable, however little is shared.
+    pub(super) fn views(&mut self) {
+        let shared = self.options.sharing >= Sharing::Views;
+        for step in 0..self.schedule.steps.len() {
+            let step = self.schedule.steps[step];
+            match step.phase {
+                Phase::Run => {
+                    let effects = self.table.effects(self.graph, step.node);
+                    let node = &self.graph.nodes[step.node];
+                    let views = effects.views.iter().filter(|_| shared);
+                    for alias in views {
+                        let from = node.input(alias.input as usize);
+                        let to = node.output(alias.output as usize);
+                        self.view(from, to);
+                    }
+                    for alias in &effects.refs {
+                        let from = node.input(alias.input as usize);
+                        let to = node.output(alias.output as usize);
+                        self.variable(from, to);
+                    }
+                }
+                Phase::Enter(k) if shared => {
+                    let class = self.table.class(self.graph, step.node);
+                    for t in transfers(self.graph, step.node, class) {
+                        if t.pass == Pass::View && t.at == Point::Enter(k) {
+                            self.view(t.from, t.to);
+                        }
+                    }
+                }
+                Phase::Begin | Phase::Enter(_) | Phase::End => {}
+            }
+        }
+    }
+
+    /// What is written in a variable's memory stays there, as a graph output too.
+    fn variable(&mut self, from: Option<ValueId>, to: Option<ValueId>) {
+        let (Some(from), Some(to)) = (from, to) else {
+            return;
+        };
+        let group = self.items[from.index()].group;
+        let Item::Value(source) = self.items[group as usize].item else {
+            return;
+        };
+        if self.homes.of[source] == Home::Variable {
+            let entry = &mut self.items[to.index()];
+            entry.group = group;
+            entry.planned = false;
+            entry.caller = false;
+        }
+    }
+
+    fn view(&mut self, from: Option<ValueId>, to: Option<ValueId>) {
+        let (Some(from), Some(to)) = (from, to) else {
+            return;
+        };
+        let source = self.items[from.index()].group as usize;
+        let (a, b) = (&self.items[source], &self.items[to.index()]);
+        let outside =
+            !a.planned && matches!(a.item, Item::Value(v) if self.homes.of[v] != Home::Dynamic);
+        // An output in the caller's memory is its own memory; so is what shares with nobody.
+        let apart = b.alone || a.alone || b.caller && (a.caller || a.input || outside);
+        // An output whose bytes would stay in the caller's input is copied out of it.
+        let leaves = outside
+            && self.is_result(to)
+            && matches!(a.item, Item::Value(v) if self.homes.of[v] == Home::CallerInput);
+        let fits = self.graph.bytes(from) == self.graph.bytes(to) || outside;
+        if !b.planned || apart || leaves || !fits || !(a.planned || outside) {
+            return;
+        }
+        let caller = b.caller;
+        let align = b.align;
+        let planned = a.planned;
+        self.items[to.index()].group = index(source);
+        self.items[to.index()].planned = planned;
+        self.items[source].caller |= caller;
+        self.items[source].align = self.items[source].align.max(align);
+    }
+
+    fn is_result(&self, value: ValueId) -> bool {
+        self.graph.subgraphs[self.graph.root]
+            .output
+            .is_some_and(|o| self.graph.nodes[o].inputs.contains(&Some(value)))
+    }
+}
