@@ -148,8 +148,8 @@ pub enum InstanceError {
         /// The larger index.
         second: usize,
     },
-    /// The end of the fixed buffers plus all sizes with their padding exceeds 64 bits.
-    #[error("the sizes add up to more than 64 bits (reached at buffer {buffer})")]
+    /// The end of the highest fixed buffer plus all sizes and paddings exceeds 63 bits.
+    #[error("sizes, paddings and fixed ends add up to more than 63 bits (at buffer {buffer})")]
     Overflow {
         /// Index of the buffer at which the sum overflowed.
         buffer: usize,
@@ -184,6 +184,9 @@ pub struct Instance {
 
 /// Live intervals are counted twice (birth and death) in 32 bits.
 const MAX_PIECES: usize = (u32::MAX / 4) as usize;
+
+/// See [`InstanceError::Overflow`].
+const MAX_SUM: u64 = i64::MAX as u64;
 
 impl Instance {
     /// Checks the buffers and compresses their lifetimes; O(n log n).
@@ -327,19 +330,20 @@ fn check_buffer(index: usize, buffer: &Buffer) -> Result<(), InstanceError> {
 }
 
 /// No buffer that lies directly on others can end above the highest fixed end plus all sizes and
-/// paddings: when that sum fits into 64 bits, so does every offset the solver computes.
+/// paddings: that sum bounds every offset the solver computes. It is kept to 63 bits, so that an
+/// offset plus a load cannot overflow either.
 fn check_sum(buffers: &[Buffer]) -> Result<(), InstanceError> {
-    let mut highest_fixed = 0u64;
+    let add = |sum: u64, more: u64| sum.checked_add(more).filter(|&sum| sum <= MAX_SUM);
+    let mut sum = 0;
     for (index, buffer) in buffers.iter().enumerate() {
-        let end = buffer.offset.unwrap_or(0).checked_add(buffer.size);
-        let end = end.ok_or(InstanceError::Overflow { buffer: index })?;
-        highest_fixed = highest_fixed.max(end);
+        if let Some(offset) = buffer.offset {
+            let end = add(offset, buffer.size);
+            sum = sum.max(end.ok_or(InstanceError::Overflow { buffer: index })?);
+        }
     }
-    let mut sum = highest_fixed;
     for (index, buffer) in buffers.iter().enumerate() {
-        let padded = buffer.size.checked_add(buffer.alignment - 1);
-        sum = padded
-            .and_then(|padded| sum.checked_add(padded))
+        sum = add(sum, buffer.size)
+            .and_then(|sum| add(sum, buffer.alignment - 1))
             .ok_or(InstanceError::Overflow { buffer: index })?;
     }
     Ok(())
@@ -527,8 +531,8 @@ mod tests {
                 InstanceError::Overflow { buffer: 1 },
             ),
             (
-                vec![Buffer::new(u64::MAX, 0, 1), Buffer::new(1, 0, 1)],
-                InstanceError::Overflow { buffer: 0 },
+                vec![Buffer::new(1 << 62, 0, 1), Buffer::new(1 << 62, 0, 1)],
+                InstanceError::Overflow { buffer: 1 },
             ),
         ];
         for (buffers, expected) in cases {

@@ -189,6 +189,39 @@ fn every_strategy_is_valid_on_larger_instances() {
 }
 
 #[test]
+fn the_largest_sums_do_not_overflow() {
+    let mut random = Rng::with_seed(5);
+    for fixed in [false, true] {
+        let mut buffers: Vec<Buffer> = (0..40)
+            .map(|_| {
+                let lower = random.u64(0..30);
+                let size = random.u64(1 << 55..1 << 56);
+                Buffer::new(size, lower, lower + random.u64(1..9))
+            })
+            .collect();
+        if fixed {
+            buffers[0].offset = Some(1 << 60);
+        }
+        let fixed_end = buffers[0]
+            .offset
+            .map_or(0, |offset| offset + buffers[0].size);
+        let sum: u64 = buffers.iter().map(|buffer| buffer.size).sum();
+        buffers.push(Buffer::new(i64::MAX as u64 - sum - fixed_end, 0, 40));
+        let instance = Instance::new(buffers.clone()).unwrap();
+        buffers.push(Buffer::new(1, 0, 1));
+        assert!(Instance::new(buffers).is_err());
+        for strategy in Strategy::all() {
+            let config = Config {
+                strategy,
+                steps: 100_000,
+                ..Config::default()
+            };
+            check(&instance, &solve(&instance, &config).unwrap());
+        }
+    }
+}
+
+#[test]
 fn threads_do_not_change_the_solution() {
     let mut random = Rng::with_seed(3);
     let shape = Shape {
