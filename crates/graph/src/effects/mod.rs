@@ -163,11 +163,14 @@ pub struct Scratch {
     pub align: u64,
 }
 
+/// Rows by operator.
+type Domain = FxHashMap<Arc<str>, Arc<Row>>;
+
 /// The rows of one dialect. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct OpTable {
     /// Rows by domain and operator.
-    rows: Arc<FxHashMap<Arc<str>, FxHashMap<Arc<str>, Arc<Row>>>>,
+    rows: Arc<FxHashMap<Arc<str>, Domain>>,
 }
 
 impl OpTable {
