@@ -1,6 +1,6 @@
 //! What a file is, told by its contents and never by its name.
 
-use crate::error::{FormatError, Problem};
+use crate::error::{FormatError, Problem, quoted};
 use crate::wire::{self, Outline};
 
 /// A kind of file that a plan can be made for.
@@ -133,7 +133,7 @@ fn json(text: &[u8]) -> Result<Kind, FormatError> {
         Some("tenure.graph/1") => Ok(Kind::GraphJson),
         Some("tenure.memory/1") => Ok(Kind::MemoryJson),
         Some("tenure.plan/1") => no_model("a saved plan (\"format\": \"tenure.plan/1\")".into()),
-        Some(other) => no_model(format!("JSON of the format {other:?}")),
+        Some(other) => no_model(format!("JSON of the format {}", quoted(other))),
         None => no_model("JSON without the key \"format\"".into()),
     }
 }

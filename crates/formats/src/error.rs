@@ -44,13 +44,27 @@ pub enum FormatError {
         problem: Problem,
     },
     /// The contents of a tensor cannot be had.
-    #[error("the contents of a tensor in {location:?} {problem}")]
+    #[error("the contents of a tensor in {} {problem}", quoted(location))]
     Weights {
         /// The file that the model names.
         location: String,
         /// What is wrong with it.
         problem: WeightsProblem,
     },
+}
+
+/// A name out of a file as messages show it: no control characters, no endless text.
+pub(crate) fn shown(name: &str) -> String {
+    const LONGEST: usize = 80;
+    match name.char_indices().nth(LONGEST) {
+        None => name.escape_debug().to_string(),
+        Some((end, _)) => format!("{}…", name[..end].escape_debug()),
+    }
+}
+
+/// The same in quotes.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", shown(name))
 }
 
 fn place(path: &[String]) -> String {
@@ -74,10 +88,13 @@ pub enum Problem {
     #[error("{0} has no name")]
     NoName(String),
     /// A name that is defined twice in one graph.
-    #[error("{0:?} is defined twice in this graph; every value is written once")]
+    #[error("{} is defined twice in this graph; every value is written once", quoted(.0))]
     Duplicate(String),
     /// A name that nothing defines.
-    #[error("{slot} is {name:?}, which no node, input or initializer defines")]
+    #[error(
+        "{slot} is {}, which no node, input or initializer defines",
+        quoted(name)
+    )]
     Undefined {
         /// Which input or output names it.
         slot: String,
@@ -99,8 +116,8 @@ pub enum Problem {
     #[error("element type {0} is not known")]
     ElementType(i32),
     /// A number of elements that does not fit in 64 bits.
-    #[error("the tensor of shape {0:?} is too large to be addressed")]
-    TooLarge(Vec<u64>),
+    #[error("the tensor has more elements than can be addressed")]
+    TooLarge,
     /// Contents that are not what type and shape say.
     #[error("has {found} {unit} of contents; type and shape ask for {expected}")]
     Contents {
@@ -123,7 +140,7 @@ pub enum Problem {
     #[error("external data: {0}")]
     ExternalData(String),
     /// A reference to an attribute outside a function.
-    #[error("refers to the attribute {0:?} of a function, but stands in no function")]
+    #[error("refers to the attribute {} of a function, but stands in no function", quoted(.0))]
     StrayReference(String),
     /// An attribute of a kind that is not known.
     #[error("is of kind {0}, which is not known")]

@@ -122,7 +122,7 @@ impl GraphBuilder {
     #[must_use]
     pub fn model(self, opset: i64) -> Model {
         Model(pb::ModelProto {
-            ir_version: Some(8),
+            ir_version: Some(9),
             producer_name: Some("tenure".to_owned()),
             graph: Some(self.graph),
             opset_import: vec![pb::OperatorSetIdProto {
@@ -229,6 +229,18 @@ impl Model {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         self.0.encode_to_vec()
+    }
+}
+
+/// Reads bytes as a model, whatever they are.
+///
+/// # Panics
+/// When what is read breaks a rule of graphs: a mistake of the reader.
+pub fn check(bytes: &[u8]) {
+    if let Ok(graph) = crate::read_bytes(bytes.to_vec())
+        && let Err(broken) = tenure_graph::verify(&graph)
+    {
+        panic!("read, but not sound: {broken:?}");
     }
 }
 

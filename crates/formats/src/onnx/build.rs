@@ -19,7 +19,7 @@ use super::order::order;
 use super::tensor::Tensors;
 use super::types::{self, Declared, Names};
 use super::{domain, node_title};
-use crate::error::{FormatError, Problem, Within as _};
+use crate::error::{FormatError, Problem, Within as _, quoted, shown};
 use crate::generated::onnx as pb;
 
 /// How deep subgraphs and calls may nest, together.
@@ -199,7 +199,12 @@ impl<'m> Builder<'m> {
         let body = node.bodies.iter().find(|b| b.graph == subgraph)?;
         Some((
             owner,
-            format!("node {:?} ({}), {}", node.name, node.op, body.role),
+            format!(
+                "node {} ({}), {}",
+                quoted(&node.name),
+                shown(&node.op),
+                shown(&body.role)
+            ),
         ))
     }
 
@@ -355,7 +360,7 @@ impl<'m> Builder<'m> {
             if inputs.contains(name) {
                 continue;
             }
-            let place = || format!("initializer {i} ({name:?})");
+            let place = || format!("initializer {i} ({})", quoted(name));
             let tensor = self.tensors.read(init).within(place)?;
             self.constant(site, name, tensor).within(place)?;
         }
@@ -364,7 +369,7 @@ impl<'m> Builder<'m> {
             if inputs.contains(name) {
                 continue;
             }
-            let place = || format!("sparse initializer {i} ({name:?})");
+            let place = || format!("sparse initializer {i} ({})", quoted(name));
             let tensor = self.tensors.read_sparse(init).within(place)?;
             self.constant(site, name, tensor).within(place)?;
         }
@@ -437,7 +442,7 @@ impl<'m> Builder<'m> {
         node.domain = domain;
         node.inputs = inputs;
         for attribute in &proto.attribute {
-            let place = || format!("attribute {:?}", attribute.name());
+            let place = || format!("attribute {}", quoted(attribute.name()));
             self.attribute(site, id, attribute).within(place)?;
         }
         if proto.op_type() == "Constant" && self.graph.nodes[id].domain.is_empty() {
@@ -607,14 +612,14 @@ impl<'m> Builder<'m> {
             results,
         };
         self.nodes(&mut inside, &function.node)
-            .within(|| format!("function {:?}", function.name()))?;
+            .within(|| format!("function {}", quoted(function.name())))?;
 
         let mut named = std::collections::HashSet::new();
         for (i, (inner, outer)) in function.output.iter().zip(&proto.output).enumerate() {
             if outer.is_empty() {
                 continue;
             }
-            let slot = || format!("output {i} of function {:?}", function.name());
+            let slot = || format!("output {i} of function {}", quoted(function.name()));
             let mut value = self.resolve(frame, inner, slot)?;
             // A result that is an input, or another result, has its own name already.
             if !named.insert(inner) || function.input.contains(inner) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::domain;
-use crate::error::Problem;
+use crate::error::{Problem, quoted};
 use crate::generated::onnx as pb;
 
 /// Domain, name and overload.
@@ -119,10 +119,10 @@ impl<'m> Call<'m> {
         if let Some(depth) = calls().position(|c| std::ptr::eq(c.function, function)) {
             let mut names: Vec<String> = calls()
                 .take(depth + 1)
-                .map(|c| c.function.name().to_owned())
+                .map(|c| quoted(c.function.name()))
                 .collect();
             names.reverse();
-            names.push(function.name().to_owned());
+            names.push(quoted(function.name()));
             return Err(Problem::Recursion(names));
         }
         Ok(Rc::new(Call {

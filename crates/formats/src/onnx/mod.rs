@@ -31,12 +31,12 @@ use prost::Message as _;
 use std::path::Path;
 use tenure_graph::Graph;
 
-use crate::error::{FormatError, Problem};
+use crate::error::{FormatError, Problem, quoted, shown};
 use crate::generated::onnx as pb;
 
-/// About how many bytes the nodes of inlined functions may take, all calls together: some four
-/// million nodes. Functions that call functions grow without bound.
-const INLINE_LIMIT: u64 = 1 << 30;
+/// About how many bytes the nodes of inlined functions may take, all calls together: some
+/// 400 000 nodes. Functions that call functions grow without bound.
+const INLINE_LIMIT: u64 = 1 << 28;
 
 /// Reads an ONNX model. `folder` is where its external data lies; without one, locations are
 /// checked by their text alone.
@@ -62,9 +62,9 @@ fn undecodable(error: &prost::DecodeError) -> FormatError {
 /// How messages call a node.
 fn node_title(position: usize, node: &pb::NodeProto) -> String {
     if node.name().is_empty() {
-        format!("node {position} ({})", node.op_type())
+        format!("node {position} ({})", shown(node.op_type()))
     } else {
-        format!("node {:?} ({})", node.name(), node.op_type())
+        format!("node {} ({})", quoted(node.name()), shown(node.op_type()))
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use tenure_graph::{DType, Tensor, TensorData};
 
 use super::types;
-use crate::error::{FormatError, Problem};
+use crate::error::{FormatError, Problem, quoted};
 use crate::generated::onnx as pb;
 use crate::weights;
 
@@ -41,11 +41,11 @@ impl<'a> Tensors<'a> {
         let elements = (shape.iter())
             .try_fold(1u64, |n, &d| n.checked_mul(d))
             .or_else(|| shape.contains(&0).then_some(0))
-            .ok_or_else(|| Problem::TooLarge(shape.clone()))?;
+            .ok_or(Problem::TooLarge)?;
         let data = if proto.data_location() == pb::tensor_proto::DataLocation::External {
             self.external(proto)?
         } else {
-            inline(proto, dtype, elements, &shape)?
+            inline(proto, dtype, elements)?
         };
         Ok(Tensor { dtype, shape, data })
     }
@@ -57,9 +57,9 @@ impl<'a> Tensors<'a> {
             let number = || {
                 entry.value().parse::<u64>().map_err(|_| {
                     Problem::ExternalData(format!(
-                        "{} is {:?}, which is no number of bytes",
+                        "{} is {}, which is no number of bytes",
                         entry.key(),
-                        entry.value()
+                        quoted(entry.value())
                     ))
                 })
             };
@@ -115,12 +115,7 @@ fn dims(dims: &[i64]) -> Result<Vec<u64>, Problem> {
     dims.iter().enumerate().map(dim).collect()
 }
 
-fn inline(
-    proto: &pb::TensorProto,
-    dtype: DType,
-    elements: u64,
-    shape: &[u64],
-) -> Result<TensorData, Problem> {
+fn inline(proto: &pb::TensorProto, dtype: DType, elements: u64) -> Result<TensorData, Problem> {
     let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
     let check = |found: u64, expected: u64, unit| {
         if found == expected {
@@ -140,9 +135,7 @@ fn inline(
         check(count(proto.string_data.len()), elements, "strings")?;
         return Ok(TensorData::Strings(proto.string_data.clone()));
     }
-    let bytes = dtype
-        .bytes(elements)
-        .ok_or_else(|| Problem::TooLarge(shape.to_vec()))?;
+    let bytes = dtype.bytes(elements).ok_or(Problem::TooLarge)?;
     let contents = match &proto.raw_data {
         Some(raw) if !raw.is_empty() => raw.clone(),
         _ => typed(proto, dtype, elements).map_err(|(found, expected)| Problem::Contents {

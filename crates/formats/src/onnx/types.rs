@@ -2,7 +2,7 @@
 
 use tenure_graph::{DType, Dim, Shape};
 
-use crate::error::{FormatError, Problem, Within as _};
+use crate::error::{FormatError, Problem, Within as _, quoted};
 use crate::generated::onnx as pb;
 use pb::tensor_shape_proto::dimension::Value as DimValue;
 use pb::type_proto::Value as Kind;
@@ -110,7 +110,7 @@ pub(super) fn declared_by(
     info: &pb::ValueInfoProto,
     names: Names,
 ) -> Result<Declared, FormatError> {
-    declared(info.r#type.as_ref(), names).within(|| format!("value {:?}", info.name()))
+    declared(info.r#type.as_ref(), names).within(|| format!("value {}", quoted(info.name())))
 }
 
 /// A type as text: `tensor(float32[2, ?])`, `sequence(tensor(int64))`.

@@ -182,7 +182,7 @@ fn recursion_is_refused() {
         .function("G", &[], calls("G", "F"));
     assert_eq!(
         problem(&model),
-        Problem::Recursion(vec!["F".into(), "G".into(), "F".into()])
+        Problem::Recursion(["F", "G", "F"].map(crate::error::quoted).to_vec())
     );
 
     let mut f = graph("F", &["a"], &["b"]);

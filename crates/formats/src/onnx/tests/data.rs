@@ -219,7 +219,7 @@ fn contents_must_be_as_many_as_the_shape_says() {
         assert_eq!(problem(&holding(w)), wanted);
     }
     let mut w = tensor("w", DType::F32, &[1 << 40, 1 << 40]);
-    assert!(matches!(problem(&holding(w.clone())), Problem::TooLarge(_)));
+    assert!(matches!(problem(&holding(w.clone())), Problem::TooLarge));
     w.data_type = Some(99);
     assert_eq!(problem(&holding(w.clone())), Problem::ElementType(99));
     w.segment = Some(pb::tensor_proto::Segment::default());
