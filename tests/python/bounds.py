@@ -292,6 +292,11 @@ class Planner:
         if not is_root or with_inputs:
             for name in inputs:
                 place(name, 0, overwritable=is_root)
+        else:
+            # An output has its place here; one that is an input is copied at the end.
+            for name in {output.name for output in graph.output} & set(inputs):
+                place(name, end, overwritable=False)
+                home.pop(name)
         for at, step in enumerate(steps, start):
             for position, name in enumerate(step.writes):
                 if not name:

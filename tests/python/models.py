@@ -43,9 +43,10 @@ def free_dims(path: Path) -> tuple[tuple[str, int], ...]:
             continue
         for axis, dim in enumerate(info.type.tensor_type.shape.dim):
             size = LENGTH if axis else BATCH
-            if dim.HasField("dim_param") and dim.dim_param:
+            if dim.HasField("dim_param") and dim.dim_param not in ("", "?"):
                 found.setdefault(dim.dim_param, size)
             elif not dim.HasField("dim_value") or dim.dim_value < 0:
+                # No name, or the sign that some exporters write for none.
                 found[f"{info.name}@{axis}"] = size
     # A formula (`past + 1`) follows from the names in it.
     plain = {name: size for name, size in found.items() if name.isidentifier()}
