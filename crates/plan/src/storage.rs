@@ -229,18 +229,22 @@ impl<'a> Join<'a> {
         }
     }
 
-    /// Copies for outputs that cannot be handed over where they are: a caller's input as output,
-    /// and one value as two of the caller's outputs.
+    /// Copies for outputs in the caller's memory whose bytes are elsewhere: an input as output, and
+    /// one value as two outputs. Other outputs are handed over where they are, be it in the
+    /// caller's input or a constant.
     fn copy_results(&mut self) {
         let Some(output) = self.graph.subgraphs[self.graph.root].output else {
             return;
         };
+        if self.options.outputs != Placement::User {
+            return;
+        }
         let mut seen = FxHashSet::default();
         for (slot, value) in (0u32..).zip(self.results()) {
             let Some(value) = value else { continue };
             let reason = match self.homes.of[value] {
                 Home::CallerInput => "the output is an input in the caller's memory",
-                Home::Planned if self.options.outputs == Placement::User => {
+                Home::Planned => {
                     if self.items[value.index()].input {
                         self.items[value.index()].caller = false;
                         "the output is a planned input and goes to the caller's memory"
@@ -256,7 +260,7 @@ impl<'a> Join<'a> {
                 continue;
             }
             let copy = self.push_copy(value, output, slot, reason);
-            self.items[copy as usize].caller = self.options.outputs == Placement::User;
+            self.items[copy as usize].caller = true;
         }
     }
 

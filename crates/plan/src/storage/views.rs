@@ -71,12 +71,8 @@ impl Join<'_> {
             !a.planned && matches!(a.item, Item::Value(v) if self.homes.of[v] != Home::Dynamic);
         // An output in the caller's memory is its own memory; so is what shares with nobody.
         let apart = b.alone || a.alone || b.caller && (a.caller || a.input || outside);
-        // An output whose bytes would stay in the caller's input is copied out of it.
-        let leaves = outside
-            && self.is_result(to)
-            && matches!(a.item, Item::Value(v) if self.homes.of[v] == Home::CallerInput);
         let fits = self.graph.bytes(from) == self.graph.bytes(to) || outside;
-        if !b.planned || apart || leaves || !fits || !(a.planned || outside) {
+        if !b.planned || apart || !fits || !(a.planned || outside) {
             return;
         }
         let caller = b.caller;
@@ -86,11 +82,5 @@ impl Join<'_> {
         self.items[to.index()].planned = planned;
         self.items[source].caller |= caller;
         self.items[source].align = self.items[source].align.max(align);
-    }
-
-    fn is_result(&self, value: ValueId) -> bool {
-        self.graph.subgraphs[self.graph.root]
-            .output
-            .is_some_and(|o| self.graph.nodes[o].inputs.contains(&Some(value)))
     }
 }
