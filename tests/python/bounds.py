@@ -292,11 +292,6 @@ class Planner:
         if not is_root or with_inputs:
             for name in inputs:
                 place(name, 0, overwritable=is_root)
-        else:
-            # An output has its place here; one that is an input is copied at the end.
-            for name in {output.name for output in graph.output} & set(inputs):
-                place(name, end, overwritable=False)
-                home.pop(name)
         for at, step in enumerate(steps, start):
             for position, name in enumerate(step.writes):
                 if not name:
@@ -348,7 +343,8 @@ class Planner:
             return home.get(node.input[0]) if known else None
         if not self.rules.in_place:
             return None
-        if node.op_type in IN_PLACE_FIRST:
+        if node.op_type in IN_PLACE_FIRST and sum(map(bool, step.writes)) == 1:
+            # Normalisation in training has more outputs, and reads its input twice.
             candidates = node.input[:1]
         elif node.op_type in IN_PLACE_ANY:
             candidates = node.input
