@@ -120,9 +120,9 @@ fn other_kernels_in_place() {
     check(&[
         "Softmax | f[2,4] -> f[2,4] | over 0=0",
         "LayerNormalization | f[2,4] f[4] f[4] -> f[2,4] f[2,1] | over 0=0",
-        "BatchNormalization | f[2,4] f[4] f[4] f[4] f[4] -> f[2,4] | over 0=0 with 0=0",
-        "BatchNormalization training_mode=1 | f[2,4] f[4] f[4] f[4] f[4] -> f[2,4] |",
-        "BatchNormalization opset=9 | f[2,4] f[4] f[4] f[4] f[4] -> f[2,4] f[4] f[4] |",
+        "BatchNormalization | f[2,4] f[4] f[4] f[4] f[4] -> f[2,4] | over 0=0",
+        "BatchNormalization training_mode=1 | f[2,4] f[4] f[4] f[4] f[4] -> f[2,4] | over 0=0",
+        "BatchNormalization opset=9 | f[2,4] f[4] f[4] f[4] f[4] -> f[2,4] f[4] f[4] | over 0=0",
         "CumSum | f[2,4] i[] -> f[2,4] | over 0=0",
         "CumSum exclusive=1 | f[2,4] i[] -> f[2,4] |",
         "ScatterND | f[2,4] i[1,1] f[1,4] -> f[2,4] | over 0=0",
