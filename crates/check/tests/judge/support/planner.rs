@@ -1,7 +1,7 @@
 //! Two planners: one that shares nothing, and one that frees a storage after its last use. Both
 //! keep what a loop touches for the whole loop.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use tenure_graph::control::transfers;
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::plan::{
@@ -38,8 +38,8 @@ pub(crate) fn plan(graph: &Graph, table: &OpTable, options: PlanOptions, style: 
     plan
 }
 
-fn folded(graph: &Graph, table: &OpTable, options: &PlanOptions) -> FxHashSet<NodeId> {
-    let mut folded = FxHashSet::default();
+fn folded(graph: &Graph, table: &OpTable, options: &PlanOptions) -> BTreeSet<NodeId> {
+    let mut folded = BTreeSet::new();
     if !options.fold {
         return folded;
     }
@@ -66,7 +66,7 @@ fn folded(graph: &Graph, table: &OpTable, options: &PlanOptions) -> FxHashSet<No
 fn lay_out(
     graph: &Graph,
     table: &OpTable,
-    folded: &FxHashSet<NodeId>,
+    folded: &BTreeSet<NodeId>,
     subgraph: SubgraphId,
     steps: &mut Vec<Step>,
 ) {
@@ -112,13 +112,13 @@ fn lay_out(
 fn add_storages(
     graph: &Graph,
     table: &OpTable,
-    folded: &FxHashSet<NodeId>,
+    folded: &BTreeSet<NodeId>,
     plan: &mut Plan,
     style: Style,
 ) {
     let uses = Uses::of(graph, table, plan);
-    let mut outside: FxHashSet<ValueId> = FxHashSet::default();
-    let mut variables: FxHashSet<ValueId> = FxHashSet::default();
+    let mut outside: BTreeSet<ValueId> = BTreeSet::new();
+    let mut variables: BTreeSet<ValueId> = BTreeSet::new();
     let last = u32::try_from(plan.steps.len()).unwrap() - 1;
     let mut wanted: Vec<(Vec<Item>, Life)> = Vec::new();
     for (id, value) in &graph.values {
@@ -217,7 +217,7 @@ fn add_storages(
         if style == Style::Naive || kept(&items) {
             life = Life::from_elem(Span { first: 0, last }, 1);
         }
-        let members: smallvec::SmallVec<[Member; 1]> = items
+        let members: Vec<Member> = items
             .iter()
             .map(|&item| Member {
                 item,
@@ -238,7 +238,7 @@ fn add_storages(
             size: size.next_multiple_of(plan.options.align),
             align: plan.options.align,
             life,
-            members,
+            members: members.into_iter().collect(),
         });
     }
     plan.storages = storages.into_iter().collect();
@@ -254,8 +254,8 @@ pub(crate) fn bytes(graph: &Graph, table: &OpTable, copies: &[Copy], item: Item)
 
 /// When everything is used, widened to whole loops.
 struct Uses {
-    span: FxHashMap<NodeId, Span>,
-    life: FxHashMap<ValueId, Span>,
+    span: BTreeMap<NodeId, Span>,
+    life: BTreeMap<ValueId, Span>,
 }
 
 impl Uses {
@@ -264,7 +264,7 @@ impl Uses {
     }
 
     fn of(graph: &Graph, table: &OpTable, plan: &Plan) -> Self {
-        let mut span: FxHashMap<NodeId, Span> = FxHashMap::default();
+        let mut span: BTreeMap<NodeId, Span> = BTreeMap::new();
         for (number, step) in (0u32..).zip(&plan.steps) {
             let s = span.entry(step.node).or_insert(Span {
                 first: number,
@@ -274,7 +274,7 @@ impl Uses {
         }
         let mut uses = Uses {
             span,
-            life: FxHashMap::default(),
+            life: BTreeMap::new(),
         };
         for value in graph.values.keys() {
             let producer = graph.values[value].producer;

@@ -4,7 +4,7 @@
 //! chance. Bytes are grouped into the stretches between any two edges of places in the plan:
 //! within one, all bytes fare alike.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use tenure_check::Memory;
 use tenure_graph::control::{Pass, Point, Transfer, transfers};
 use tenure_graph::effects::{Alias, Effects, OpClass, OpTable};
@@ -16,28 +16,33 @@ use tenure_graph::{Graph, NodeId, StorageId, ValueId};
 pub(crate) struct Outcome {
     /// The first read that found other bytes, in words.
     pub(crate) wrong: Option<String>,
+    /// Whether a state of a loop had equal bytes for another reason than that the body hands it on
+    /// as it is: it equals another state, or a pass gave it the bytes that it had. Such equality may
+    /// last for ever, by a symmetry of the graph that the checker does not look for.
+    pub(crate) coincidence: bool,
     /// Steps at which storages were accessed.
-    pub(crate) accesses: FxHashSet<(StorageId, u32)>,
+    pub(crate) accesses: BTreeSet<(StorageId, u32)>,
 }
 
-/// Runs a plan `runs` times with different decisions, until something is wrong.
+/// Runs a plan with different decisions: a few times, and then until that is enough, but no more
+/// than 2000 times. Whatever shows at all shows in far fewer.
 pub(crate) fn execute(
     graph: &Graph,
     table: &OpTable,
     plan: &Plan,
-    runs: u32,
     seed: u64,
+    enough: impl Fn(&Outcome) -> bool,
 ) -> Outcome {
     let mut outcome = Outcome::default();
     let frame = Frame::new(graph, table, plan);
-    for run in 0..runs {
-        if outcome.wrong.is_some() && run > 16 {
+    for run in 0..2000 {
+        if run >= 16 && enough(&outcome) {
             break;
         }
         let mut machine = Machine {
             f: &frame,
-            memory: FxHashMap::default(),
-            content: FxHashMap::default(),
+            memory: BTreeMap::new(),
+            content: BTreeMap::new(),
             next: 0,
             step: 0,
             run,
@@ -71,18 +76,18 @@ impl Spot {
 struct Frame<'a> {
     graph: &'a Graph,
     plan: &'a Plan,
-    spots: FxHashMap<Item, Spot>,
-    edges: FxHashMap<Memory, Vec<u64>>,
+    spots: BTreeMap<Item, Spot>,
+    edges: BTreeMap<Memory, Vec<u64>>,
     effects: Vec<Effects>,
-    copies: FxHashMap<(NodeId, u32), u32>,
+    copies: BTreeMap<(NodeId, u32), u32>,
     /// Steps of each owner: entry and results of each body, and the end.
-    bodies: FxHashMap<NodeId, (Vec<(u32, u32)>, u32)>,
+    bodies: BTreeMap<NodeId, (Vec<(u32, u32)>, u32)>,
 }
 
 impl<'a> Frame<'a> {
     fn new(graph: &'a Graph, table: &'a OpTable, plan: &'a Plan) -> Self {
-        let mut spots = FxHashMap::default();
-        let mut edges: FxHashMap<Memory, Vec<u64>> = FxHashMap::default();
+        let mut spots = BTreeMap::new();
+        let mut edges: BTreeMap<Memory, Vec<u64>> = BTreeMap::new();
         for (storage, s) in &plan.storages {
             let (memory, base) = match s.place {
                 Place::Arena { arena, offset } => (Memory::Arena(arena), offset),
@@ -107,7 +112,7 @@ impl<'a> Frame<'a> {
             list.sort_unstable();
             list.dedup();
         }
-        let mut bodies: FxHashMap<NodeId, (Vec<(u32, u32)>, u32)> = FxHashMap::default();
+        let mut bodies: BTreeMap<NodeId, (Vec<(u32, u32)>, u32)> = BTreeMap::new();
         for (number, step) in (0u32..).zip(&plan.steps) {
             let n = &graph.nodes[step.node];
             match step.phase {
@@ -147,6 +152,18 @@ impl<'a> Frame<'a> {
         self.effects(node).class
     }
 
+    /// What a value is a view of in the end.
+    fn origin(&self, mut value: ValueId) -> ValueId {
+        loop {
+            let v = &self.graph.values[value];
+            let source = self.effects(v.producer).view_of(v.output);
+            match source.and_then(|k| self.graph.nodes[v.producer].input(k as usize)) {
+                Some(from) => value = from,
+                None => return value,
+            }
+        }
+    }
+
     /// First bytes of the stretches from byte `from` of a place on.
     fn edges(&self, spot: &Spot, from: u64) -> &[u64] {
         let all = &self.edges[&spot.memory];
@@ -164,9 +181,9 @@ impl<'a> Frame<'a> {
 struct Machine<'f, 'a> {
     f: &'f Frame<'a>,
     /// Content of each stretch: which content, and which of its bytes the stretch begins with.
-    memory: FxHashMap<(Memory, u64), (u64, u64)>,
+    memory: BTreeMap<(Memory, u64), (u64, u64)>,
     /// Content of each value, in memory of its own.
-    content: FxHashMap<ValueId, u64>,
+    content: BTreeMap<ValueId, u64>,
     next: u64,
     step: u32,
     run: u32,
@@ -394,7 +411,8 @@ impl Machine<'_, '_> {
         let n = &f.graph.nodes[node];
         let begin = self.step;
         self.copies(node);
-        self.transfer(node, &transfers, Point::Begin, &mut FxHashSet::default());
+        self.transfer(node, &transfers, Point::Begin, &mut BTreeSet::new());
+        self.look_for_coincidence(node, &transfers, &BTreeMap::new());
         self.own_inputs(node, &transfers);
         let effects = f.effects(node);
         for (k, _) in (0u32..).zip(&effects.scratch) {
@@ -442,7 +460,7 @@ impl Machine<'_, '_> {
                 .collect(),
             _ => (0..passes).flat_map(|_| 0..count).collect(),
         };
-        let mut appended = FxHashSet::default();
+        let mut appended = BTreeSet::new();
         for k in order {
             let (enter, results) = bodies[k as usize];
             self.step = enter;
@@ -453,7 +471,9 @@ impl Machine<'_, '_> {
             self.steps(enter + 1, results + 1);
             let output = f.plan.steps[results as usize].node;
             self.step = results;
+            let before = self.content.clone();
             self.transfer(output, &transfers, Point::Leave(k), &mut appended);
+            self.look_for_coincidence(node, &transfers, &before);
         }
         self.step = end;
         if class == OpClass::Opaque {
@@ -478,6 +498,35 @@ impl Machine<'_, '_> {
                     self.outcome.accesses = before;
                 }
             }
+        }
+    }
+
+    /// Are the states of a loop equal to one another, or to what they were before a pass that does
+    /// not simply hand them on?
+    fn look_for_coincidence(
+        &mut self,
+        node: NodeId,
+        transfers: &[Transfer],
+        before: &BTreeMap<ValueId, u64>,
+    ) {
+        let mut seen = BTreeSet::new();
+        for t in transfers.iter().filter(|t| t.at == Point::Begin) {
+            let Some(state) = t.to.filter(|_| self.f.class(node).repeats()) else {
+                continue;
+            };
+            let content = self.content.get(&state);
+            let handed_on = |result: ValueId| {
+                let result = self.f.origin(result);
+                transfers.iter().any(|t| {
+                    matches!(t.at, Point::Enter(_)) && t.from == Some(state) && t.to == Some(result)
+                })
+            };
+            let changes = transfers.iter().any(|t| {
+                let result = t.from.filter(|_| matches!(t.at, Point::Leave(_)));
+                t.to == Some(state) && result.is_some_and(|r| !handed_on(r))
+            });
+            let equal = changes && content.is_some() && content == before.get(&state);
+            self.outcome.coincidence |= equal || !seen.insert(content);
         }
     }
 
@@ -511,7 +560,7 @@ impl Machine<'_, '_> {
         reader: NodeId,
         transfers: &[Transfer],
         at: Point,
-        appended: &mut FxHashSet<ValueId>,
+        appended: &mut BTreeSet<ValueId>,
     ) {
         let f = self.f;
         for t in transfers.iter().filter(|t| t.at == at) {

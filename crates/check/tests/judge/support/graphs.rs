@@ -1,19 +1,12 @@
-//! What the tests of the checker are made of: plans from two planners that are too simple to be
-//! wrong, damage, and an oracle that executes plans.
-
-pub(crate) mod damage;
-pub(crate) mod oracle;
-pub(crate) mod planner;
+//! Random graphs, what is special about some of them, and plans in words.
 
 use arbitrary::Unstructured;
-use rustc_hash::{FxHashMap, FxHashSet};
 use tenure_graph::arbitrary_graph::{Size, ge, onnx};
-use tenure_graph::control::{Pass, Point, transfers};
 use tenure_graph::effects::OpTable;
 use tenure_graph::plan::Plan;
-use tenure_graph::{Graph, ValueId};
+use tenure_graph::{Graph, StreamId, ValueId};
 
-/// A random graph and a table for it. In some tables the operators with bodies are of unknown
+/// A random graph on one stream, and a table for it. In some tables the operators with bodies are of unknown
 /// kind, and some operators need scratch memory.
 pub(crate) fn random_graph(rng: &mut fastrand::Rng, nodes: usize) -> (Graph, OpTable) {
     loop {
@@ -25,7 +18,10 @@ pub(crate) fn random_graph(rng: &mut fastrand::Rng, nodes: usize) -> (Graph, OpT
         } else {
             ge(&mut u, size)
         };
-        let Ok(graph) = graph else { continue };
+        let Ok(mut graph) = graph else { continue };
+        for node in graph.nodes.values_mut() {
+            node.stream = node.stream.map(|_| StreamId::from_u32(0));
+        }
         let mut table = OpTable::builtin(graph.dialect);
         if rng.u8(0..6) == 0 {
             let rows = "[[op]]\nops = [\"If\", \"Loop\", \"While\"]\nclass = \"opaque\"\n";
@@ -37,37 +33,6 @@ pub(crate) fn random_graph(rng: &mut fastrand::Rng, nodes: usize) -> (Graph, OpT
         }
         return (graph, table);
     }
-}
-
-/// Whether some loop has two states that start with the same bytes. Such states may stay equal for
-/// ever, by a symmetry of the graph that the oracle sees and the checker does not look for.
-pub(crate) fn has_twin_states(graph: &Graph, table: &OpTable) -> bool {
-    let mut root: FxHashMap<ValueId, ValueId> = FxHashMap::default();
-    let of = |root: &FxHashMap<ValueId, ValueId>, v: ValueId| *root.get(&v).unwrap_or(&v);
-    // Ids grow in execution order, owners before what is in their bodies.
-    for (id, node) in &graph.nodes {
-        let effects = table.effects(graph, id);
-        for view in &effects.views {
-            let from = node.input(view.input as usize);
-            let to = node.output(view.output as usize);
-            if let (Some(from), Some(to)) = (from, to) {
-                root.insert(to, of(&root, from));
-            }
-        }
-        let mut starts = FxHashSet::default();
-        for t in transfers(graph, id, effects.class) {
-            let (Some(from), Some(to)) = (t.from, t.to) else {
-                continue;
-            };
-            if t.at == Point::Begin && !starts.insert(of(&root, from)) {
-                return true;
-            }
-            if t.pass == Pass::View {
-                root.insert(to, of(&root, from));
-            }
-        }
-    }
-    false
 }
 
 /// A plan in short lines, for messages.
