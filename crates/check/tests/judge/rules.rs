@@ -314,6 +314,10 @@ const RULES: &[(&str, &str, Break)] = &[
         p.steps.remove(0);
         let id = holder(p, Item::Value(m.value("a")));
         p.storages[id].members.clear();
+        let last = u32::try_from(p.steps.len()).unwrap() - 1;
+        for storage in p.storages.values_mut() {
+            storage.life[0].last = storage.life[0].last.min(last);
+        }
     }),
     ("T072", "options", |_, p| p.options.fold = false),
     ("T073", "does not name the value", |m, p| copy(m, p, "x")),
