@@ -46,10 +46,10 @@
 //! # Loops, without iteration
 //!
 //! The state at the head of a loop must be right before every pass. It is the state before the
-//! loop, less the names of all bytes that anything in its bodies may write, plus the names of the
+//! loop, less what any write in its bodies would change, plus the names of the
 //! loop's own states: they live in the owner's outputs, have their start values when the loop
 //! begins, and are demanded again after every pass. By induction over the passes all its names
-//! hold: a byte that no body writes keeps what it has, a state is there because it was demanded.
+//! hold: a byte that no body changes keeps what it has, a state is there because it was demanded.
 //! Names of values inside the bodies are never in the state at the head, so nothing that an
 //! earlier pass left behind is taken for a value of this one. The state after the loop is the
 //! state at the head too, which covers the loop that is not passed at all.

@@ -137,6 +137,27 @@ impl Machine {
         self.touch(region);
     }
 
+    /// The bytes of `region` may or may not be written so: what they hold for certain afterwards is
+    /// what they hold now and would hold then.
+    pub(crate) fn weaken(&mut self, region: Region, base: u64, names: &NameSet, writer: Writer) {
+        self.split(region.memory, region.start);
+        self.split(region.memory, region.end);
+        for piece in pieces_in(&self.segments, region).collect::<Vec<_>>() {
+            let key = (piece.memory, piece.start);
+            let mut segment = piece.segment;
+            let before = segment.names.len();
+            let same = segment.base == base;
+            segment
+                .names
+                .retain(|name| same && names.binary_search(name).is_ok());
+            if segment.names.len() < before {
+                segment.writer = writer;
+                self.set(key, Some(segment));
+            }
+        }
+        self.touch(region);
+    }
+
     /// Gives the bytes `from..to`, in which nothing was ever written, a name.
     fn fill(&mut self, region: Region, from: u64, to: u64, name: ValueId, writer: Writer) {
         if from < to {

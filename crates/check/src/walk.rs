@@ -153,18 +153,19 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Makes the machine forget what an operation of a later pass may overwrite.
+    /// Makes the machine forget what an operation of another pass may overwrite with other bytes.
     fn spoil(&mut self, op: &Op, step: u32) {
-        let (item, from) = match *op {
-            Op::Write { item, .. } => (item, 0),
-            Op::Open { value } => (Item::Value(value), 0),
-            Op::Extend { value, from, .. } => (Item::Value(value), from),
+        let (item, carries, from) = match *op {
+            Op::Write { item, carries, .. } => (item, carries, 0),
+            Op::Open { value } => (Item::Value(value), None, 0),
+            Op::Extend { value, from, .. } => (Item::Value(value), None, from),
             Op::Read { .. } | Op::Name { .. } | Op::Keep { .. } => return,
         };
         if let Some(spot) = self.layout.spot(item) {
+            let names = self.names(item, carries);
             let (region, base) = rest(spot.region, from);
             let writer = Writer { item, step };
-            self.machine.write(region, base, NameSet::new(), writer);
+            self.machine.weaken(region, base, &names, writer);
         }
     }
 
