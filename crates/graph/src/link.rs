@@ -91,7 +91,7 @@ impl std::fmt::Display for Ref {
 #[error("{place}: {problem}")]
 pub struct LinkError {
     /// Where.
-    pub place: Place,
+    pub place: Box<Place>,
     /// What is wrong.
     pub problem: LinkProblem,
 }
@@ -229,11 +229,13 @@ pub(crate) fn link(mut model: ModelDef) -> Result<Graph, LinkError> {
             add_node(&mut graph, subgraph, def, inputs, control, &id_of_graph);
         }
         let sg = &graph.subgraphs[subgraph];
-        let place = |node: NodeId, key: &str| Place {
-            graph: sg.name.clone(),
-            node: Some(graph.nodes[node].name.clone()),
-            key: Some(key.to_owned()),
-            at: (g, sg.nodes.iter().position(|&n| n == node).unwrap_or(0)),
+        let place = |node: NodeId, key: &str| {
+            Box::new(Place {
+                graph: sg.name.clone(),
+                node: Some(graph.nodes[node].name.clone()),
+                key: Some(key.to_owned()),
+                at: (g, sg.nodes.iter().position(|&n| n == node).unwrap_or(0)),
+            })
         };
         let inputs = inputs_in_order(&graph, subgraph).map_err(|(node, key)| LinkError {
             place: place(node, key),
@@ -341,19 +343,19 @@ pub(crate) fn inputs_in_order(
 /// then, node by node, what its nodes run.
 fn order_of_graphs(model: &ModelDef) -> Result<Vec<usize>, LinkError> {
     let of_graph = |g: usize, problem| LinkError {
-        place: Place {
+        place: Box::new(Place {
             graph: model.graphs[g].name.clone(),
             at: (g, 0),
             ..Place::default()
-        },
+        }),
         problem,
     };
     if model.graphs.is_empty() {
         return Err(LinkError {
-            place: Place {
+            place: Box::new(Place {
                 graph: model.name.clone(),
                 ..Place::default()
-            },
+            }),
             problem: LinkProblem::NoGraph,
         });
     }
@@ -404,13 +406,13 @@ fn order_of_graphs(model: &ModelDef) -> Result<Vec<usize>, LinkError> {
     }
 }
 
-fn place_in(graph: &GraphDef, at: (usize, usize), key: String) -> Place {
-    Place {
+fn place_in(graph: &GraphDef, at: (usize, usize), key: String) -> Box<Place> {
+    Box::new(Place {
         graph: graph.name.clone(),
         node: Some(graph.nodes[at.1].name.clone()),
         key: Some(key),
         at,
-    }
+    })
 }
 
 /// What every name stands for. A graph's *rank* is its place in the order, which is its id.

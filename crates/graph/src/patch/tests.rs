@@ -3,6 +3,9 @@ use crate::arbitrary_graph::{Size, any};
 use crate::text::{parse, print};
 use crate::{OUTPUT_OP, identity};
 
+/// Makes edits of a graph.
+type Edits<'a> = dyn Fn(&Graph) -> Vec<Edit> + 'a;
+
 const GRAPH: &str = "\
 model m ge
 graph ^g {
@@ -74,7 +77,7 @@ fn other_edits() {
         op: "Identity".into(),
         name: "copy".into(),
     };
-    let cases: [(&dyn Fn(&Graph) -> Vec<Edit>, &str); 5] = [
+    let cases: [(&Edits, &str); 5] = [
         (
             &|g| vec![insert(g, "t/results")],
             "-NetOutput(%d) @results\n\
@@ -132,7 +135,7 @@ fn what_does_not_fit_is_refused() {
         input: 0,
         value: g.nodes[node(g, to)].output(0).unwrap(),
     };
-    let cases: [(&dyn Fn(&Graph) -> Vec<Edit>, &str); 9] = [
+    let cases: [(&Edits, &str); 9] = [
         (
             &|g| vec![Edit::Bypass { node: node(g, "x") }],
             "cannot take out \"x\": an output has no input of the same number",

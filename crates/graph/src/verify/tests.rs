@@ -5,6 +5,9 @@ use crate::text::parse;
 use crate::{Dim, Shape, Tensor};
 use std::sync::Arc;
 
+/// Breaks a graph.
+type Change<'a> = dyn Fn(&mut Graph) + 'a;
+
 const GRAPH: &str = "\
 model m onnx
 graph ^g {
@@ -49,7 +52,7 @@ fn value_mut<'a>(graph: &'a mut Graph, label: &str) -> &'a mut crate::Value {
 fn every_rule_is_checked() {
     let strange = NodeId::from_u32(1000);
     let then = SubgraphId::from_u32(1);
-    let changes: [(u8, &dyn Fn(&mut Graph)); 27] = [
+    let changes: [(u8, &Change); 27] = [
         (1, &|g| g.root = SubgraphId::from_u32(9)),
         (1, &|g| g.subgraphs[then].nodes.push(strange)),
         (1, &|g| g.subgraphs[then].owner = Some(strange)),
@@ -162,10 +165,12 @@ fn damaged_ids_do_no_harm() {
                 depth: 3,
             },
         )?;
-        let (nodes, values, subgraphs) =
-            (graph.nodes.len(), graph.values.len(), graph.subgraphs.len());
+        let count = |n| u32::try_from(n).unwrap();
+        let nodes = count(graph.nodes.len());
+        let values = count(graph.values.len());
+        let subgraphs = count(graph.subgraphs.len());
         // Now and then one too many.
-        let id = |u: &mut arbitrary::Unstructured<'_>, n: usize| u.int_in_range(0..=n as u32);
+        let id = |u: &mut arbitrary::Unstructured<'_>, n: u32| u.int_in_range(0..=n);
         for _ in 0..u.int_in_range(1..=6)? {
             let node = NodeId::from_u32(id(u, nodes - 1)?);
             let other = NodeId::from_u32(id(u, nodes)?);
