@@ -2,10 +2,9 @@
 
 use rten_shape_inference::{InferShapes, SymExpr, SymTensor, SymbolGen};
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use super::adapter::{self, Numbers};
-use super::fact::{self, Fact};
+use super::fact::{self, Element, Fact};
 use crate::dim_expr;
 use crate::{Attr, DType, Node};
 
@@ -37,8 +36,10 @@ pub(super) struct Context<'a> {
     pub(super) opset: i64,
     /// Shapes and contents of its inputs, by position.
     pub(super) tensors: Vec<Option<SymTensor>>,
-    /// Types of its inputs, and contents of those that are constants of floats.
-    pub(super) types: Vec<(DType, Option<Arc<[f64]>>)>,
+    /// Types of its inputs.
+    pub(super) types: Vec<DType>,
+    /// What is in the inputs that are sequences or optionals; may be shorter than the inputs.
+    pub(super) elements: Vec<Element>,
     /// What the rule found, by output.
     pub(super) outputs: Vec<Fact>,
     /// Makes symbols for unknown numbers.
@@ -53,7 +54,22 @@ impl Context<'_> {
 
     /// Type of input `i`.
     pub(super) fn dtype(&self, i: usize) -> DType {
-        self.types.get(i).map_or(DType::Unknown, |t| t.0)
+        self.types.get(i).copied().unwrap_or(DType::Unknown)
+    }
+
+    /// What is known of input `i` as a whole.
+    pub(super) fn fact(&self, i: usize) -> Fact {
+        let tensor = self.tensors.get(i).cloned().flatten();
+        let fact = Fact::of(self.dtype(i), tensor.unwrap_or_else(fact::unknown_tensor));
+        Fact {
+            element: self.element(i),
+            ..fact
+        }
+    }
+
+    /// What is in input `i`, a sequence or an optional.
+    pub(super) fn element(&self, i: usize) -> Element {
+        self.elements.get(i).cloned().unwrap_or(Element::Unknown)
     }
 
     /// What is known of input `i`; refuses when it is not there.
@@ -93,9 +109,9 @@ impl Context<'_> {
         self.values(i)?.iter().map(number).collect()
     }
 
-    /// Contents of input `i`, a constant of floats.
-    pub(super) fn floats(&self, i: usize) -> Option<Arc<[f64]>> {
-        self.types.get(i)?.1.clone()
+    /// Contents of input `i` as floats, if all are known.
+    pub(super) fn floats(&self, i: usize) -> Option<Vec<f64>> {
+        self.values(i)?.iter().map(fact::as_float).collect()
     }
 
     /// Number of elements of input `i` if it is a vector of known length.
@@ -174,6 +190,14 @@ impl Context<'_> {
         self.set_dims(i, dtype, dims);
     }
 
+    /// Sets output `i` to a sequence or an optional.
+    pub(super) fn set_container(&mut self, i: usize, dtype: DType, element: Element) {
+        if let Some(output) = self.outputs.get_mut(i) {
+            output.dtype = dtype;
+            output.element = element;
+        }
+    }
+
     /// Sets the type of output `i` alone.
     pub(super) fn set_dtype(&mut self, i: usize, dtype: DType) {
         if let Some(output) = self.outputs.get_mut(i) {
@@ -186,7 +210,10 @@ impl Context<'_> {
         // The type holds even when the shape is not known.
         self.set_dtype(i, dtype);
         let dims = self.dims(of)?;
-        self.set_dims(i, dtype, dims);
+        if let Some(output) = self.outputs.get_mut(i) {
+            // What an input has is in normal form already.
+            output.tensor = SymTensor::from_shape(dims);
+        }
         Ok(())
     }
 

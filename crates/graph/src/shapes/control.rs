@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 
 use super::ShapeWarning;
 use super::context::resolve_axis;
-use super::fact::{self, Fact};
+use super::fact::{self, Element, Fact};
 use super::walk::Walk;
 use crate::dim_expr;
 use crate::effects::OpClass;
@@ -72,7 +72,7 @@ impl Walk<'_> {
         for body in &self.graph.nodes[node].bodies {
             self.subgraph(body.graph, &[], depth + 1);
         }
-        self.fall_back(node);
+        self.leaf(node, OpClass::Opaque);
     }
 
     /// ONNX `Loop`: trip count, condition, states; the body takes counter, condition, states.
@@ -234,31 +234,40 @@ impl Walk<'_> {
         after: &Fact,
         widened: &mut FxHashSet<SymExpr>,
     ) -> (Fact, bool) {
-        if before.tensor == after.tensor && before.dtype == after.dtype {
+        if before.same(after) {
             return (before.clone(), true);
         }
-        let (Some(mut dims), Some(new)) = (before.dims(), after.dims()) else {
-            let same = before.dims().is_none();
-            let fact = Fact::of(before.dtype, fact::unknown_tensor());
-            return (fact, same);
-        };
-        if dims.len() != new.len() {
-            return (Fact::of(before.dtype, fact::unknown_tensor()), false);
-        }
-        let mut same = before.tensor.values().is_none() && before.floats.is_none();
-        for (dim, new) in dims.iter_mut().zip(new) {
-            if *dim != new && !widened.contains(dim) {
-                *dim = self.symbols.gen_positive();
-                widened.insert(dim.clone());
-                same = false;
-            }
-        }
-        let fact = Fact {
-            tensor: SymTensor::from_shape(dims),
+        let mut same = before.tensor.values().is_none();
+        let mut next = Fact {
             certain: before.certain && after.certain,
-            ..Fact::of(before.dtype, fact::unknown_tensor())
+            ..Fact::unknown()
         };
-        (fact, same)
+        if before.dtype == after.dtype {
+            next.dtype = before.dtype;
+        } else {
+            same &= before.dtype == DType::Unknown;
+        }
+        next.element = if before.element.same(&after.element) {
+            before.element.clone()
+        } else {
+            same &= matches!(before.element, Element::Unknown);
+            before.element.join(&after.element, &mut self.symbols)
+        };
+        match (before.dims(), after.dims()) {
+            (Some(mut dims), Some(new)) if dims.len() == new.len() => {
+                for (dim, new) in dims.iter_mut().zip(new) {
+                    if *dim != new && !widened.contains(dim) {
+                        *dim = self.symbols.gen_positive();
+                        widened.insert(dim.clone());
+                        same = false;
+                    }
+                }
+                next.tensor = SymTensor::from_shape(dims);
+            }
+            (None, _) => {}
+            _ => same = false,
+        }
+        (next, same)
     }
 
     fn rename(&mut self, state: &mut Fact, widened: &FxHashSet<SymExpr>) {
@@ -309,7 +318,6 @@ fn stacked(slice: &Fact, axis: i64, count: &SymExpr) -> Fact {
     };
     Fact {
         tensor,
-        floats: None,
         ..slice.clone()
     }
 }

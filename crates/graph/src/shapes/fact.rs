@@ -2,18 +2,19 @@
 //!
 //! Shapes and contents are those of `rten-shape-inference`: a shape of expressions, or the
 //! elements of a scalar or vector. A symbol made on the way stands for one unknown number; two
-//! dimensions with the same symbol are equal. Everything kept here is bounded, so that no model
+//! dimensions with the same symbol are equal. A known float among contents is a symbol too
+//! ([`float`]), so that rules that move elements move it like any other. Everything kept here is bounded, so that no model
 //! can make one value expensive.
 
-use rten_shape_inference::{SymExpr, SymTensor, SymbolGen};
+use rten_shape_inference::{SymExpr, SymTensor, Symbol, SymbolGen};
 use std::sync::Arc;
 
 use crate::dim_expr::{self, DimExpr};
 use crate::{DType, Dim, Shape};
 
 /// Greatest rank and number of elements that are followed.
-pub(super) const MAX_RANK: usize = 64;
-pub(super) const MAX_CONTENTS: usize = 1024;
+pub(super) const MAX_RANK: usize = 32;
+pub(super) const MAX_CONTENTS: usize = 256;
 
 /// Greatest number of operators and operands in one expression.
 const MAX_EXPR: usize = 64;
@@ -23,12 +24,56 @@ const MAX_EXPR: usize = 64;
 pub(super) struct Fact {
     /// Type of the elements.
     pub(super) dtype: DType,
-    /// Shape, or contents if they are integers or truth values.
+    /// Shape, or contents of a small tensor of rank 0 or 1.
     pub(super) tensor: SymTensor,
-    /// Contents of a small constant of floating-point numbers.
-    pub(super) floats: Option<Arc<[f64]>>,
+    /// What is in it, if it is a sequence or an optional.
+    pub(super) element: Element,
     /// Whether all of it follows from the inputs, nothing from what the file says of results.
     pub(super) certain: bool,
+}
+
+/// What is known of the elements of a sequence or of an optional.
+#[derive(Clone, Debug)]
+pub(super) enum Element {
+    /// Nothing.
+    Unknown,
+    /// There are none.
+    None,
+    /// What holds of each.
+    Each(Arc<Fact>),
+}
+
+impl Element {
+    /// Elements like a value, whose contents may differ.
+    pub(super) fn each(fact: &Fact) -> Self {
+        // A sequence of sequences is as deep as anything gets.
+        let is_deep = match &fact.element {
+            Element::Each(inner) => matches!(inner.element, Element::Each(_)),
+            _ => false,
+        };
+        if is_deep {
+            return Element::Unknown;
+        }
+        Element::Each(Arc::new(fact.shape_only()))
+    }
+
+    /// What holds of the elements of either of two.
+    pub(super) fn join(&self, other: &Self, symbols: &mut SymbolGen) -> Self {
+        match (self, other) {
+            (Element::Unknown, _) | (_, Element::Unknown) => Element::Unknown,
+            (Element::None, element) | (element, Element::None) => element.clone(),
+            (Element::Each(a), Element::Each(b)) => Element::Each(Arc::new(join(a, b, symbols))),
+        }
+    }
+
+    /// Whether the same is known of both.
+    pub(super) fn same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Element::Unknown, Element::Unknown) | (Element::None, Element::None) => true,
+            (Element::Each(a), Element::Each(b)) => a.same(b),
+            _ => false,
+        }
+    }
 }
 
 impl Fact {
@@ -37,7 +82,7 @@ impl Fact {
         Fact {
             dtype: DType::Unknown,
             tensor: unknown_tensor(),
-            floats: None,
+            element: Element::Unknown,
             certain: true,
         }
     }
@@ -77,9 +122,22 @@ impl Fact {
             tensor: self
                 .dims()
                 .map_or_else(unknown_tensor, SymTensor::from_shape),
-            floats: None,
+            element: self.element.clone(),
             ..*self
         }
+    }
+
+    /// Whether the same is known of both.
+    pub(super) fn same(&self, other: &Self) -> bool {
+        self.dtype == other.dtype
+            && self.tensor == other.tensor
+            && self.element.same(&other.element)
+    }
+
+    /// How many expressions the fact holds.
+    pub(super) fn len(&self) -> usize {
+        let contents = self.tensor.values().map_or(0, <[SymExpr]>::len);
+        contents + self.tensor.ndim().unwrap_or(0)
     }
 
     /// The contents as numbers, if they are known and fit.
@@ -95,6 +153,27 @@ impl Fact {
 /// A tensor of which nothing is known.
 pub(super) fn unknown_tensor() -> SymTensor {
     SymTensor::unknown("not known before the run")
+}
+
+/// First characters of the symbols that stand for known floats.
+const FLOAT: &str = "\0~";
+
+/// A known float among contents.
+pub(super) fn float(x: f64) -> SymExpr {
+    SymExpr::Var(Arc::new(Symbol {
+        name: format!("{FLOAT}{:x}", x.to_bits()),
+        positive: false,
+        synthetic: true,
+    }))
+}
+
+/// The float that a symbol stands for, if it stands for one.
+pub(super) fn as_float(expr: &SymExpr) -> Option<f64> {
+    let SymExpr::Var(symbol) = expr else {
+        return None;
+    };
+    let bits = u64::from_str_radix(symbol.name.strip_prefix(FLOAT)?, 16).ok()?;
+    Some(f64::from_bits(bits))
 }
 
 /// The dimensions of a tensor, if its rank is known.
@@ -188,7 +267,7 @@ pub(super) fn join(a: &Fact, b: &Fact, symbols: &mut SymbolGen) -> Fact {
             DType::Unknown
         },
         tensor,
-        floats: a.floats.clone().filter(|f| b.floats.as_ref() == Some(f)),
+        element: a.element.join(&b.element, symbols),
         certain: a.certain && b.certain,
     }
 }

@@ -16,7 +16,9 @@ mod matrix;
 mod norm;
 mod reduce;
 mod rnn;
+mod sequence;
 mod signal;
+mod slice;
 mod text;
 mod train;
 
@@ -28,6 +30,7 @@ pub(super) fn find(domain: &str, op: &str) -> Option<Rule> {
         "" => &[
             elementwise::find,
             layout::find,
+            slice::find,
             index::find,
             matrix::find,
             conv::find,
@@ -39,6 +42,7 @@ pub(super) fn find(domain: &str, op: &str) -> Option<Rule> {
             image::find,
             signal::find,
             text::find,
+            sequence::find,
             train::find,
         ],
         "ai.onnx.ml" => &[text::find_ml],

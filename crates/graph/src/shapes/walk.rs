@@ -7,13 +7,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::context::{Context, Refusal, Rule};
-use super::fact::{self, Fact};
+use super::fact::{self, Element, Fact};
 use super::{ShapeError, ShapeWarning, rules};
 use crate::effects::{OpClass, OpTable};
 use crate::{DType, Graph, NodeId, Shape, SubgraphId, ValueId, dim_expr};
 
 /// Most warnings that are listed one by one.
 const MAX_WARNINGS: usize = 100;
+
+/// Longest reason that a warning quotes, in characters.
+const MAX_REASON: usize = 200;
+
+/// Most expressions of inputs that one rule is given; inputs beyond count as unknown.
+const MAX_GIVEN: usize = 1 << 21;
 
 /// The state of the walk.
 pub(super) struct Walk<'a> {
@@ -108,13 +114,14 @@ impl Walk<'_> {
         Some(self.facts[value].clone().unwrap_or_else(Fact::unknown))
     }
 
-    /// Infers the outputs of a node without subgraphs.
-    fn leaf(&mut self, id: NodeId, class: OpClass) {
+    /// Infers the outputs of a node from its inputs alone.
+    pub(super) fn leaf(&mut self, id: NodeId, class: OpClass) {
         let graph = self.graph;
         let node = &graph.nodes[id];
         let Some(rule) = self.rule(id) else {
-            // State that is kept from run to run is what it is declared to be.
-            if class == OpClass::Compute {
+            let outputs = node.outputs.iter().flatten();
+            let is_unknown = |v: &ValueId| graph.values[*v].shape.is_none();
+            if class == OpClass::Compute && outputs.into_iter().any(is_unknown) {
                 self.without_rule.insert(op_label(graph, id));
             }
             self.fall_back(id);
@@ -123,21 +130,28 @@ impl Walk<'_> {
         let mut certain = true;
         let mut tensors = Vec::with_capacity(node.inputs.len());
         let mut types = Vec::with_capacity(node.inputs.len());
-        for input in &node.inputs {
+        let mut elements = Vec::new();
+        let mut given = 0;
+        for (i, input) in node.inputs.iter().enumerate() {
             let Some(value) = *input else {
                 tensors.push(None);
-                types.push((DType::Unknown, None));
+                types.push(DType::Unknown);
                 continue;
             };
             match &self.facts[value] {
-                Some(fact) => {
+                Some(fact) if given + fact.len() <= MAX_GIVEN => {
+                    given += fact.len();
                     certain &= fact.certain;
                     tensors.push(Some(fact.tensor.clone()));
-                    types.push((fact.dtype, fact.floats.clone()));
+                    types.push(fact.dtype);
+                    if !matches!(fact.element, Element::Unknown) {
+                        elements.resize(i, Element::Unknown);
+                        elements.push(fact.element.clone());
+                    }
                 }
-                None => {
+                _ => {
                     tensors.push(Some(fact::unknown_tensor()));
-                    types.push((DType::Unknown, None));
+                    types.push(DType::Unknown);
                 }
             }
         }
@@ -146,6 +160,7 @@ impl Walk<'_> {
             opset: opset(graph, &node.domain),
             tensors,
             types,
+            elements,
             outputs: vec![Fact::unknown(); node.outputs.len()],
             symbols: &mut self.symbols,
         };
@@ -158,7 +173,7 @@ impl Walk<'_> {
                 self.warn(ShapeWarning::Impossible {
                     node: graph.node_label(id),
                     op: op_label(graph, id),
-                    reason: reason.into_owned(),
+                    reason: reason.chars().take(MAX_REASON).collect(),
                     inputs,
                 });
             }

@@ -1,7 +1,6 @@
 //! Constants, ranges and random numbers.
 
-use rten_shape_inference::{SymTensor, ops};
-use std::sync::Arc;
+use rten_shape_inference::{SymExpr, SymTensor, ops};
 
 use super::arithmetic::{count, num};
 use super::layout::vector;
@@ -38,11 +37,10 @@ fn constant_value(c: &mut Context<'_>) -> Answer {
     } else if let Some(list) = c.int_list("value_ints") {
         c.set(0, DType::I64, vector(&list));
     } else if let Some(x) = attrs.get("value_float").and_then(Attr::as_float) {
-        c.set_dims(0, DType::F32, Vec::new());
-        set_floats(c, vec![x]);
+        c.set(0, DType::F32, SymTensor::from_scalar(fact::float(x)));
     } else if let Some(list) = c.float_list("value_floats") {
-        c.set_dims(0, DType::F32, vec![count(list.len())]);
-        set_floats(c, list);
+        let items = list.into_iter().map(fact::float).collect();
+        c.set(0, DType::F32, SymTensor::from_vec(items));
     } else if attrs.get("value_string").is_some() {
         c.set_dims(0, DType::String, Vec::new());
     } else if let Some(Attr::List(list)) = attrs.get("value_strings") {
@@ -59,28 +57,24 @@ fn set_tensor(c: &mut Context<'_>, tensor: &Tensor) {
     if tensor.shape.len() > 1 {
         return;
     }
-    if let Some(ints) = tensor.to_ints(MAX_CONTENTS as u64) {
-        let items = match (&tensor.shape[..], &ints[..]) {
-            ([], [item]) => SymTensor::from_scalar(num(*item)),
-            ([_], items) => vector(items),
-            _ => return,
-        };
-        c.set(0, tensor.dtype, items);
-    } else if let Some(floats) = floats(tensor) {
-        set_floats(c, floats);
-    }
-}
-
-fn set_floats(c: &mut Context<'_>, floats: Vec<f64>) {
-    if let Some(output) = c.outputs.first_mut() {
-        output.floats = Some(Arc::from(floats));
+    let ints = tensor.to_ints(MAX_CONTENTS as u64);
+    let items: Option<Vec<SymExpr>> = match ints {
+        Some(ints) => Some(ints.into_iter().map(num).collect()),
+        None => floats(tensor).map(|f| f.into_iter().map(fact::float).collect()),
+    };
+    match (&tensor.shape[..], items) {
+        ([], Some(mut items)) => {
+            if let Some(item) = items.pop() {
+                c.set(0, tensor.dtype, SymTensor::from_scalar(item));
+            }
+        }
+        ([_], Some(items)) => c.set(0, tensor.dtype, SymTensor::from_vec(items)),
+        _ => {}
     }
 }
 
 /// The elements of a small tensor of floats.
 fn floats(tensor: &Tensor) -> Option<Vec<f64>> {
-    // As many as there can be scales: one for each dimension, and the corners of a region.
-    const MAX_FLOATS: usize = 2 * fact::MAX_RANK;
     let TensorData::Bytes(bytes) = &tensor.data else {
         return None;
     };
@@ -90,7 +84,7 @@ fn floats(tensor: &Tensor) -> Option<Vec<f64>> {
         DType::F64 => 8,
         _ => return None,
     };
-    if elements > MAX_FLOATS || bytes.len() != elements * width {
+    if elements > MAX_CONTENTS || bytes.len() != elements * width {
         return None;
     }
     bytes
@@ -109,6 +103,10 @@ fn constant_of_shape(c: &mut Context<'_>) -> Answer {
     };
     let dtype = value.as_ref().map_or(DType::F32, |v| v.dtype);
     c.set_dtype(0, dtype);
+    // The rule makes a symbol for each dimension that it does not know.
+    if c.length(0).is_some_and(|n| n > fact::MAX_RANK) {
+        return Err(Refusal::NoAnswer);
+    }
     // The rule spells out the elements; so many only as are of use.
     let length = c
         .values(0)

@@ -149,7 +149,7 @@ fn upsample(c: &mut Context<'_>) -> Answer {
     let mut dims = c.dims(0)?;
     let all: Vec<usize> = (0..dims.len()).collect();
     let scales = if c.has(1) {
-        c.floats(1).map(|s| s.to_vec())
+        c.floats(1)
     } else {
         c.float_list("scales")
     };

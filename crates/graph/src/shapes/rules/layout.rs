@@ -1,12 +1,12 @@
-//! Operators that move elements without changing them: reshaping, transposing, joining and
-//! cutting.
+//! Operators that move elements without changing them: reshaping, transposing, joining,
+//! splitting, padding.
 
 use rten_shape_inference::ops;
 use rten_shape_inference::{SymExpr, SymTensor};
 
 use super::arithmetic::{broadcast, count, num, product, same_dim};
 use crate::DType;
-use crate::dim_expr::{self, constant};
+use crate::dim_expr::constant;
 use crate::shapes::adapter::Numbers;
 use crate::shapes::context::{Answer, Context, Refusal, Rule, impossible};
 use crate::shapes::fact;
@@ -22,7 +22,6 @@ pub(super) fn find(op: &str) -> Option<Rule> {
         "Unsqueeze" => unsqueeze,
         "Concat" => concat,
         "Split" => split,
-        "Slice" => slice,
         "Expand" => expand,
         "Tile" => tile,
         "Pad" => pad,
@@ -63,6 +62,10 @@ fn reshape(c: &mut Context<'_>) -> Answer {
         },
     };
     c.set_dtype(0, dtype);
+    // The rule makes a symbol for each dimension that it does not know.
+    if c.length(1).is_some_and(|n| n > fact::MAX_RANK) {
+        return Err(Refusal::NoAnswer);
+    }
     let data = c.tensor(0)?.clone();
     if let (Some(have), Some(want)) = (fact::dims(&data), target.values())
         && let Some(want) = want.iter().map(constant).collect::<Option<Vec<_>>>()
@@ -242,6 +245,9 @@ fn unsqueeze(c: &mut Context<'_>) -> Answer {
     let dims = c.dims(0)?;
     let given = given.unwrap_or_default();
     let rank = dims.len() + given.len();
+    if rank > fact::MAX_RANK {
+        return Err(Refusal::NoAnswer);
+    }
     let mut added = axes(&given, c, rank)?;
     added.sort_unstable();
     if added.windows(2).any(|w| w[0] == w[1]) {
@@ -292,7 +298,8 @@ fn concat(c: &mut Context<'_>) -> Answer {
     let rule = ops::Concat {
         axis: i32::try_from(axis).unwrap_or(i32::MAX),
     };
-    let joined = c.ask(&rule, Numbers::Kept)?.into_iter().next();
+    let parts = with_unknown_contents(c);
+    let joined = c.ask_with(&rule, Numbers::Kept, &parts)?.into_iter().next();
     let tensor = match joined {
         Some(joined) if joined.values().is_some() => joined,
         Some(joined) => {
@@ -305,6 +312,26 @@ fn concat(c: &mut Context<'_>) -> Answer {
     };
     c.set(0, dtype, tensor);
     Ok(())
+}
+
+/// The inputs, with symbols as contents of short vectors of integers whose contents are not
+/// known, if others have contents: what is known of a shape in part is kept.
+fn with_unknown_contents(c: &mut Context<'_>) -> Vec<Option<SymTensor>> {
+    let mut parts = c.tensors.clone();
+    let is_int = matches!(c.dtype(0), DType::I64 | DType::I32);
+    if !is_int || (0..parts.len()).all(|i| c.values(i).is_none()) {
+        return parts;
+    }
+    for (i, part) in parts.iter_mut().enumerate() {
+        if c.values(i).is_some() {
+            continue;
+        }
+        if let Some(n) = c.length(i).filter(|&n| n <= fact::MAX_RANK) {
+            let items = (0..n).map(|_| c.symbols.generate()).collect();
+            *part = Some(SymTensor::from_vec(items));
+        }
+    }
+    parts
 }
 
 fn split(c: &mut Context<'_>) -> Answer {
@@ -358,189 +385,6 @@ fn split(c: &mut Context<'_>) -> Answer {
     Ok(())
 }
 
-fn slice(c: &mut Context<'_>) -> Answer {
-    let dtype = c.dtype(0);
-    c.set_dtype(0, dtype);
-    let part = |c: &Context<'_>, i: usize, attr: &str| -> Option<SymTensor> {
-        match c.tensors.get(i) {
-            Some(Some(tensor)) => Some(tensor.clone()),
-            _ => c.int_list(attr).map(|l| vector(&l)),
-        }
-    };
-    let data = c.tensor(0)?.clone();
-    let (starts, ends) = (part(c, 1, "starts"), part(c, 2, "ends"));
-    let (axis_list, steps) = (part(c, 3, "axes"), part(c, 4, "steps"));
-    let (Some(starts), Some(ends)) = (starts, ends) else {
-        return impossible("starts or ends are missing");
-    };
-    let Some(mut dims) = fact::dims(&data) else {
-        return Err(Refusal::NoAnswer);
-    };
-    let n = [&starts, &ends]
-        .into_iter()
-        .find_map(|t| t.values().map(<[SymExpr]>::len));
-    let chosen: Vec<usize> = match (&axis_list, n) {
-        (Some(list), _) => match list.values().map(|v| v.iter().map(constant).collect()) {
-            Some(Some::<Vec<i128>>(list)) => {
-                let list: Vec<i64> = list
-                    .into_iter()
-                    .map(|a| i64::try_from(a).unwrap_or(i64::MAX))
-                    .collect();
-                axes(&list, c, dims.len())?
-            }
-            // Any axis may be cut.
-            _ => {
-                let dims = c.unknowns(dims.len());
-                c.set_dims(0, dtype, dims);
-                return Ok(());
-            }
-        },
-        (None, Some(n)) if n <= dims.len() => (0..n).collect(),
-        (None, Some(n)) => return impossible(format!("{n} starts for rank {}", dims.len())),
-        (None, None) => (0..dims.len()).collect(),
-    };
-    let at = |t: &SymTensor, i: usize| t.values().and_then(|v| v.get(i).cloned());
-    let mut cuts = Vec::new();
-    for (i, &axis) in chosen.iter().enumerate() {
-        let step = match &steps {
-            None => Some(num(1)),
-            Some(steps) => at(steps, i),
-        };
-        let cut = match (
-            at(&starts, i),
-            at(&ends, i),
-            step.as_ref().and_then(constant),
-        ) {
-            (_, _, Some(0)) => return impossible("a step is 0"),
-            (Some(start), Some(end), Some(step)) => Cut::new(&dims[axis], &start, &end, step),
-            _ => None,
-        };
-        dims[axis] = match &cut {
-            Some(cut) => cut.len.clone(),
-            None => c.unknown(),
-        };
-        cuts.push(cut);
-    }
-    // Contents are a vector: one axis at most.
-    if let (Some(values), [Some(cut)]) = (data.values(), &cuts[..])
-        && let Some(items) = cut.items(values)
-    {
-        c.set(0, dtype, SymTensor::from_vec(items));
-        return Ok(());
-    }
-    c.set_dims(0, dtype, dims);
-    Ok(())
-}
-
-/// One axis of a slice.
-struct Cut {
-    /// First element, if known.
-    start: Option<i128>,
-    step: i128,
-    len: SymExpr,
-}
-
-impl Cut {
-    /// What is left of an axis; `None` when it cannot be told.
-    ///
-    /// See <https://onnx.ai/onnx/operators/onnx__Slice.html>.
-    fn new(size: &SymExpr, start: &SymExpr, end: &SymExpr, step: i128) -> Option<Cut> {
-        // Exporters write "to the end" as the greatest integer, or one near it.
-        let is_far = |n: i128| n >= i128::from(i32::MAX);
-        match (constant(size), constant(start), constant(end)) {
-            (Some(0), _, _) => Some(Cut {
-                start: Some(0),
-                step,
-                len: num(0),
-            }),
-            (Some(size), Some(start), Some(end)) => {
-                let place = |n: i128| if n < 0 { n + size } else { n };
-                let (start, end) = if step > 0 {
-                    (place(start).clamp(0, size), place(end).clamp(0, size))
-                } else {
-                    (
-                        place(start).clamp(0, size - 1),
-                        place(end).clamp(-1, size - 1),
-                    )
-                };
-                let len = dim_expr::div_ceil(end - start, step)?.max(0);
-                Some(Cut {
-                    start: Some(start),
-                    step,
-                    len: dim_expr::number(len),
-                })
-            }
-            // Everything.
-            (None, Some(0), Some(end)) if step == 1 && is_far(end) => Some(Cut {
-                start: Some(0),
-                step,
-                len: size.clone(),
-            }),
-            (None, Some(-1), Some(end)) if step == -1 && end <= -i128::from(i32::MAX) => {
-                Some(Cut {
-                    start: None,
-                    step,
-                    len: size.clone(),
-                })
-            }
-            // All but so many at the front.
-            (None, Some(start), Some(end)) if step == 1 && start >= 0 && is_far(end) => Some(Cut {
-                start: Some(start),
-                step,
-                len: (size.clone() - dim_expr::number(start)).max(&num(0)),
-            }),
-            // The last so many.
-            (None, Some(start), Some(end)) if step == 1 && start < 0 && is_far(end) => Some(Cut {
-                start: None,
-                step,
-                len: size.min(&dim_expr::number(-start)),
-            }),
-            // All but so many at the end.
-            (None, Some(0), Some(end)) if step == 1 && end < 0 => Some(Cut {
-                start: Some(0),
-                step,
-                len: (size.clone() + dim_expr::number(end)).max(&num(0)),
-            }),
-            (_, Some(0), _) if step == 1 && end == size => Some(Cut {
-                start: Some(0),
-                step,
-                len: size.clone(),
-            }),
-            (_, Some(0), _) if step == 1 && end.is_positive() => Some(Cut {
-                start: Some(0),
-                step,
-                len: size.min(end),
-            }),
-            (_, Some(start), Some(end)) if step == 1 && 0 <= start && start <= end => {
-                let (start_expr, end_expr) = (dim_expr::number(start), dim_expr::number(end));
-                Some(Cut {
-                    start: Some(start),
-                    step,
-                    len: size.min(&end_expr) - size.min(&start_expr),
-                })
-            }
-            // A window that starts before it ends, as in `past` to `past + 1`.
-            (_, None, _) if step == 1 && start.is_positive() && end.is_positive() => Some(Cut {
-                start: None,
-                step,
-                len: size.min(end) - size.min(start),
-            }),
-            _ => None,
-        }
-    }
-
-    /// The elements that are left of known contents.
-    fn items(&self, values: &[SymExpr]) -> Option<Vec<SymExpr>> {
-        let (start, len) = (self.start?, constant(&self.len)?);
-        (0..len)
-            .map(|k| {
-                let i = usize::try_from(start + k * self.step).ok()?;
-                values.get(i).cloned()
-            })
-            .collect()
-    }
-}
-
 fn expand(c: &mut Context<'_>) -> Answer {
     let dtype = c.dtype(0);
     c.set_dtype(0, dtype);
@@ -550,16 +394,19 @@ fn expand(c: &mut Context<'_>) -> Answer {
         c.set_dims(0, dtype, dims);
         return Ok(());
     }
-    // The rank is known from the length of the target shape; a dimension above 1 stays.
+    // The rank is known from the length of the target shape; a dimension above 1 stays, and so
+    // do those that the target does not reach.
     let (Some(n), Ok(dims)) = (c.length(1), c.dims(0)) else {
         return Err(Refusal::NoAnswer);
     };
-    let rank = dims.len().max(n.min(fact::MAX_RANK + 1));
+    let n = n.min(fact::MAX_RANK + 1);
+    let rank = dims.len().max(n);
     let mut out = c.unknowns(rank);
-    let extra = out.len().saturating_sub(dims.len());
-    for (out, dim) in out.iter_mut().skip(extra).zip(dims) {
-        if constant(&dim).is_some_and(|n| n > 1) {
-            *out = dim;
+    let extra = rank - dims.len();
+    for (i, dim) in dims.into_iter().enumerate() {
+        let is_reached = i + extra + n >= rank;
+        if !is_reached || constant(&dim).is_some_and(|n| n > 1) {
+            out[i + extra] = dim;
         }
     }
     c.set_dims(0, dtype, out);

@@ -19,7 +19,13 @@ fn recurrent(c: &mut Context<'_>) -> Answer {
         c.set_dtype(i, dtype);
     }
     let batch_first = c.int("layout", 0) != 0;
-    let [first, second, _] = c.dims_of_rank(0)?;
+    let (first, second) = match c.rank(0) {
+        Some(_) => {
+            let [first, second, _] = c.dims_of_rank(0)?;
+            (first, second)
+        }
+        None => (c.unknown(), c.unknown()),
+    };
     let (length, batch) = if batch_first {
         (second, first)
     } else {

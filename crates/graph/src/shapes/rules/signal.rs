@@ -5,7 +5,7 @@ use rten_shape_inference::{SymExpr, ops};
 use super::arithmetic::num;
 use crate::DType;
 use crate::shapes::adapter::Numbers;
-use crate::shapes::context::{Answer, Context, Refusal, Rule, impossible};
+use crate::shapes::context::{Answer, Context, Rule, impossible};
 
 pub(super) fn find(op: &str) -> Option<Rule> {
     Some(match op {
@@ -33,7 +33,17 @@ fn dft(c: &mut Context<'_>) -> Answer {
         (None, false) => -2,
         (None, true) => match c.ints(2).as_deref() {
             Some([axis]) => *axis,
-            _ => return Err(Refusal::NoAnswer),
+            _ => {
+                // Whatever the axis is, a full transform of the whole signal keeps its length.
+                let is_full = c.int("onesided", 0) == 0 && !c.has(1);
+                if !is_full {
+                    dims = c.unknowns(rank);
+                }
+                let is_real = c.int("onesided", 0) != 0 && c.int("inverse", 0) != 0;
+                dims[rank - 1] = if is_real { num(1) } else { num(2) };
+                c.set_dims(0, dtype, dims);
+                return Ok(());
+            }
         },
     };
     let axis = c.axis(axis, rank)?;

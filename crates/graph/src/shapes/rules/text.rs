@@ -1,13 +1,10 @@
-//! Strings, sequences and optionals, and the operators of classical machine learning.
-//!
-//! The elements of sequences and optionals have sizes of their own that no value here stands
-//! for: what comes out of one has an unknown shape.
+//! Strings, and the operators of classical machine learning.
 
 use super::arithmetic::{count, num};
-use super::elementwise::{same, test};
+use super::elementwise::same;
+use super::elementwise::test;
 use crate::dim_expr::constant;
 use crate::shapes::context::{Answer, Context, Rule, impossible};
-use crate::shapes::fact;
 use crate::{Attr, DType};
 
 pub(super) fn find(op: &str) -> Option<Rule> {
@@ -17,13 +14,6 @@ pub(super) fn find(op: &str) -> Option<Rule> {
         "StringSplit" => string_split,
         "RegexFullMatch" => test,
         "TfIdfVectorizer" => tf_idf,
-        "SequenceConstruct" | "SequenceEmpty" | "SequenceErase" | "SequenceInsert"
-        | "SplitToSequence" => sequence,
-        "SequenceLength" => sequence_length,
-        "SequenceAt" | "ConcatFromSequence" => element,
-        "Optional" => optional,
-        "OptionalHasElement" => has_element,
-        "OptionalGetElement" => get_element,
         _ => return None,
     })
 }
@@ -40,7 +30,7 @@ pub(super) fn find_ml(op: &str) -> Option<Rule> {
         "TreeEnsemble" | "TreeEnsembleRegressor" => tree_regressor,
         "SVMRegressor" => svm_regressor,
         "OneHotEncoder" => one_hot_encoder,
-        "ZipMap" => sequence,
+        "ZipMap" => zip_map,
         _ => return None,
     })
 }
@@ -77,37 +67,9 @@ fn tf_idf(c: &mut Context<'_>) -> Answer {
     Ok(())
 }
 
-fn sequence(c: &mut Context<'_>) -> Answer {
-    c.set(0, DType::Sequence, fact::unknown_tensor());
+fn zip_map(c: &mut Context<'_>) -> Answer {
+    c.set_dtype(0, DType::Sequence);
     Ok(())
-}
-
-fn sequence_length(c: &mut Context<'_>) -> Answer {
-    c.set_dims(0, DType::I64, Vec::new());
-    Ok(())
-}
-
-/// An element, whatever it is.
-fn element(_: &mut Context<'_>) -> Answer {
-    Ok(())
-}
-
-fn optional(c: &mut Context<'_>) -> Answer {
-    c.set(0, DType::Optional, fact::unknown_tensor());
-    Ok(())
-}
-
-fn has_element(c: &mut Context<'_>) -> Answer {
-    c.set_dims(0, DType::Bool, Vec::new());
-    Ok(())
-}
-
-fn get_element(c: &mut Context<'_>) -> Answer {
-    match c.dtype(0) {
-        DType::Optional | DType::Unknown => Ok(()),
-        DType::Sequence => sequence(c),
-        _ => same(c),
-    }
 }
 
 fn same_float(c: &mut Context<'_>) -> Answer {
