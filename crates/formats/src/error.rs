@@ -90,6 +90,9 @@ pub enum Problem {
     /// A name that is defined twice in one graph.
     #[error("{} is defined twice in this graph; every value is written once", quoted(.0))]
     Duplicate(String),
+    /// A function that the model defines twice.
+    #[error("the function {} is defined twice", quoted(.0))]
+    DuplicateFunction(String),
     /// A name that nothing defines.
     #[error(
         "{slot} is {}, which no node, input or initializer defines",

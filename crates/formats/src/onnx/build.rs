@@ -2,20 +2,23 @@
 //!
 //! A subgraph is built after all nodes of the graph around it, from a list of what is still to be
 //! built: no recursion, and ids in the order in which a walk from the root meets graphs. Calls of
-//! functions are followed in place.
+//! functions are followed in place ([`super::inline`]).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use tenure_graph::effects::{OpClass, OpTable};
-use tenure_graph::{Attr, CONST_OP, Dialect, Graph, NodeId, SubgraphId, Tensor, ValueId};
+use tenure_graph::{
+    Attr, CONST_OP, DType, Dialect, Graph, NodeId, Shape, SubgraphId, Tensor, ValueId,
+};
 
 use super::attrs::{self, Content};
 use super::calls::{Call, Functions};
 use super::names::{self, Given};
 use super::order::order;
+use super::scope::{Bound, EnvironmentId, FrameId, Scopes, Site, Types};
 use super::tensor::Tensors;
 use super::types::{self, Declared, Names};
 use super::{domain, node_title};
@@ -47,8 +50,7 @@ pub(super) fn build(
             .within(|| "functions".to_owned())?,
         tensors: Tensors::new(folder),
         given: Given::default(),
-        frames: Vec::new(),
-        environments: Vec::new(),
+        scopes: Scopes::default(),
         words: HashMap::new(),
         pending: Vec::new(),
     };
@@ -106,31 +108,13 @@ fn opsets(model: &pb::ModelProto) -> Vec<(Arc<str>, i64)> {
     all
 }
 
-/// The names of one graph or function body.
-struct Frame<'m> {
-    /// What each name stands for; `None` is an optional input that the call left out.
-    names: HashMap<&'m str, Option<ValueId>>,
-    around: Option<usize>,
-}
-
-/// The attributes of one call, by name.
-type Environment<'m> = HashMap<&'m str, Bound<'m>>;
-
-/// An attribute and the place where it was written: its graphs see the names there.
-#[derive(Clone, Copy)]
-struct Bound<'m> {
-    attribute: &'m pb::AttributeProto,
-    frame: usize,
-    attributes: Option<usize>,
-}
-
 /// A graph that is to be built.
 struct Job<'m> {
     proto: &'m pb::GraphProto,
     /// The scope around it.
-    around: Option<usize>,
+    around: Option<FrameId>,
     /// The attributes of the call around it.
-    attributes: Option<usize>,
+    attributes: Option<EnvironmentId>,
     calls: Option<Rc<Call<'m>>>,
     depth: usize,
 }
@@ -143,50 +127,14 @@ struct Body<'m> {
     job: Job<'m>,
 }
 
-/// Where nodes are put.
-struct Site<'m, 'a> {
-    subgraph: SubgraphId,
-    frame: usize,
-    attributes: Option<usize>,
-    calls: Option<Rc<Call<'m>>>,
-    depth: usize,
-    /// What stands before the names of nodes and values.
-    prefix: &'a str,
-    types: Types<'m>,
-    /// Names and types that the caller has for results of the function.
-    results: HashMap<&'m str, (String, Declared)>,
-}
-
-/// What is declared of the values of one graph or function body.
-struct Types<'m> {
-    infos: HashMap<&'m str, &'m pb::ValueInfoProto>,
-    names: Names,
-}
-
-impl<'m> Types<'m> {
-    fn new(infos: impl Iterator<Item = &'m pb::ValueInfoProto>, names: Names) -> Self {
-        Types {
-            infos: infos.map(|info| (info.name(), info)).collect(),
-            names,
-        }
-    }
-
-    fn of(&self, name: &str) -> Result<Declared, FormatError> {
-        match self.infos.get(name) {
-            Some(info) => types::declared_by(info, self.names),
-            None => Ok(Declared::UNKNOWN),
-        }
-    }
-}
-
-struct Builder<'m> {
-    graph: Graph,
+/// A graph under construction.
+pub(super) struct Builder<'m> {
+    pub(super) graph: Graph,
     table: OpTable,
-    functions: Functions<'m>,
+    pub(super) functions: Functions<'m>,
     tensors: Tensors<'m>,
-    given: Given,
-    frames: Vec<Frame<'m>>,
-    environments: Vec<Environment<'m>>,
+    pub(super) given: Given,
+    pub(super) scopes: Scopes<'m>,
     words: HashMap<&'m str, Arc<str>>,
     pending: Vec<Body<'m>>,
 }
@@ -213,49 +161,6 @@ impl<'m> Builder<'m> {
         Arc::clone(word)
     }
 
-    fn push_frame(&mut self, around: Option<usize>) -> usize {
-        self.frames.push(Frame {
-            names: HashMap::new(),
-            around,
-        });
-        self.frames.len() - 1
-    }
-
-    fn define(
-        &mut self,
-        frame: usize,
-        name: &'m str,
-        value: Option<ValueId>,
-    ) -> Result<(), Problem> {
-        match self.frames[frame].names.insert(name, value) {
-            None => Ok(()),
-            Some(_) => Err(Problem::Duplicate(name.to_owned())),
-        }
-    }
-
-    /// The value that a name stands for, in this scope or the nearest one around it.
-    fn resolve(
-        &self,
-        frame: usize,
-        name: &str,
-        slot: impl FnOnce() -> String,
-    ) -> Result<Option<ValueId>, Problem> {
-        if name.is_empty() {
-            return Ok(None);
-        }
-        let mut at = Some(frame);
-        while let Some(frame) = at.map(|f| &self.frames[f]) {
-            if let Some(&value) = frame.names.get(name) {
-                return Ok(value);
-            }
-            at = frame.around;
-        }
-        Err(Problem::Undefined {
-            slot: slot(),
-            name: name.to_owned(),
-        })
-    }
-
     /// Fills a subgraph.
     fn subgraph(&mut self, job: &Job<'m>, subgraph: SubgraphId) -> Result<(), FormatError> {
         let proto = job.proto;
@@ -268,7 +173,7 @@ impl<'m> Builder<'m> {
         };
         let mut site = Site {
             subgraph,
-            frame: self.push_frame(job.around),
+            frame: self.scopes.enter(job.around),
             attributes: job.attributes,
             calls: job.calls.clone(),
             depth: job.depth,
@@ -286,7 +191,7 @@ impl<'m> Builder<'m> {
             if info.name().is_empty() {
                 return Err(Problem::NoName(slot()).into());
             }
-            let value = self.resolve(site.frame, info.name(), slot)?;
+            let value = self.scopes.resolve(site.frame, info.name(), slot)?;
             if let Some(value) = value.filter(|&v| self.graph.home(v) == subgraph) {
                 self.declare(value, &site.types.of(info.name())?);
             }
@@ -299,7 +204,7 @@ impl<'m> Builder<'m> {
     /// Adds what is declared of a value to what is known of it.
     fn declare(&mut self, value: ValueId, declared: &Declared) {
         let value = &mut self.graph.values[value];
-        if value.dtype == tenure_graph::DType::Unknown {
+        if value.dtype == DType::Unknown {
             value.dtype = declared.dtype;
         }
         if value.shape.is_none() {
@@ -324,10 +229,10 @@ impl<'m> Builder<'m> {
         proto: &'m pb::GraphProto,
     ) -> Result<Vec<&'m str>, FormatError> {
         let is_root = site.subgraph == self.graph.root;
-        let constants: std::collections::HashSet<&str> = if is_root {
+        let constants: HashSet<&str> = if is_root {
             initializer_names(proto).collect()
         } else {
-            Default::default()
+            HashSet::new()
         };
         let mut inputs = Vec::new();
         for (i, info) in proto.input.iter().enumerate() {
@@ -341,7 +246,7 @@ impl<'m> Builder<'m> {
             let declared = types::declared_by(info, site.types.names)?;
             let value = (self.graph).add_input(site.subgraph, name, declared.dtype, declared.shape);
             self.given.values[value] = true;
-            self.define(site.frame, name, Some(value))?;
+            self.scopes.define(site.frame, name, Some(value))?;
             inputs.push(name);
         }
         Ok(inputs)
@@ -353,7 +258,7 @@ impl<'m> Builder<'m> {
         proto: &'m pb::GraphProto,
         inputs: &[&'m str],
     ) -> Result<(), FormatError> {
-        let inputs: std::collections::HashSet<&str> = inputs.iter().copied().collect();
+        let inputs: HashSet<&str> = inputs.iter().copied().collect();
         for (i, init) in proto.initializer.iter().enumerate() {
             let name = init.name();
             // The owner gives the inputs of a body their values: a default is never used.
@@ -387,15 +292,16 @@ impl<'m> Builder<'m> {
         }
         let node = self.graph.add_node(site.subgraph, name, CONST_OP);
         self.graph.nodes[node].stream = None;
-        let shape = tenure_graph::Shape::of(&tensor.shape);
+        let shape = Shape::of(&tensor.shape);
         let value = (self.graph).add_output(node, name, tensor.dtype, Some(shape));
         let attrs = &mut self.graph.nodes[node].attrs;
         attrs.set("value", Attr::Tensor(Arc::new(tensor)));
         self.given.values[value] = true;
-        Ok(self.define(site.frame, name, Some(value))?)
+        Ok(self.scopes.define(site.frame, name, Some(value))?)
     }
 
-    fn nodes(
+    /// Adds nodes, calls among them, in an order in which they can run.
+    pub(super) fn nodes(
         &mut self,
         site: &mut Site<'m, '_>,
         nodes: &'m [pb::NodeProto],
@@ -431,9 +337,12 @@ impl<'m> Builder<'m> {
             return Err(Problem::NoOperator.into());
         }
         let inputs = (proto.input.iter().enumerate())
-            .map(|(i, name)| self.resolve(site.frame, name, || format!("input {i}")))
+            .map(|(i, name)| {
+                self.scopes
+                    .resolve(site.frame, name, || format!("input {i}"))
+            })
             .collect::<Result<_, _>>()?;
-        let name = node_name(site, position, proto);
+        let name = site.node_name(position, proto);
         let op = self.word(proto.op_type());
         let id = self.graph.add_node(site.subgraph, name, op);
         self.given.nodes[id] = site.prefix.is_empty() && !proto.name().is_empty();
@@ -463,45 +372,18 @@ impl<'m> Builder<'m> {
             if name.is_empty() {
                 if i < carried {
                     let name = format!("{}:{i}", self.graph.nodes[node].name);
-                    (self.graph).add_output(node, name, tenure_graph::DType::Unknown, None);
+                    (self.graph).add_output(node, name, DType::Unknown, None);
                 } else {
                     self.graph.nodes[node].outputs.push(None);
                 }
                 continue;
             }
-            let (shown, declared) = match site.results.get(name) {
-                Some((shown, declared)) if *declared != Declared::UNKNOWN => {
-                    (shown.clone(), declared.clone())
-                }
-                Some((shown, _)) => (shown.clone(), site.types.of(name)?),
-                None => (format!("{}{name}", site.prefix), site.types.of(name)?),
-            };
+            let (shown, declared) = site.declared(name)?;
             let value = (self.graph).add_output(node, shown, declared.dtype, declared.shape);
             self.given.values[value] = site.prefix.is_empty() || site.results.contains_key(name);
-            self.define(site.frame, name, Some(value))?;
+            self.scopes.define(site.frame, name, Some(value))?;
         }
         Ok(())
-    }
-
-    /// Follows a reference to an attribute of the function around; `None` when the call left it
-    /// out and there is no default.
-    fn bound(
-        &self,
-        site: &Site<'m, '_>,
-        attribute: &'m pb::AttributeProto,
-    ) -> Result<Option<Bound<'m>>, Problem> {
-        let name = attribute.ref_attr_name();
-        if name.is_empty() {
-            return Ok(Some(Bound {
-                attribute,
-                frame: site.frame,
-                attributes: site.attributes,
-            }));
-        }
-        match site.attributes {
-            Some(env) => Ok(self.environments[env].get(name).copied()),
-            None => Err(Problem::StrayReference(name.to_owned())),
-        }
     }
 
     fn attribute(
@@ -510,7 +392,7 @@ impl<'m> Builder<'m> {
         node: NodeId,
         written: &'m pb::AttributeProto,
     ) -> Result<(), FormatError> {
-        let Some(bound) = self.bound(site, written)? else {
+        let Some(bound) = self.scopes.bound(site, written)? else {
             return Ok(());
         };
         let name = written.name();
@@ -561,118 +443,6 @@ impl<'m> Builder<'m> {
         });
         Ok(())
     }
-
-    /// Puts the nodes of a function in the place of a call.
-    fn call(
-        &mut self,
-        site: &Site<'m, '_>,
-        position: usize,
-        proto: &'m pb::NodeProto,
-        function: &'m pb::FunctionProto,
-    ) -> Result<(), FormatError> {
-        let depth = deeper(site.depth)?;
-        let calls = Call::enter(function, site.calls.as_ref())?;
-        for (what, found, limit) in [
-            ("inputs", proto.input.len(), function.input.len()),
-            ("outputs", proto.output.len(), function.output.len()),
-        ] {
-            if found > limit {
-                return Err(Problem::Call { what, found, limit }.into());
-            }
-        }
-        let frame = self.push_frame(None);
-        for (i, name) in function.input.iter().enumerate() {
-            let given = proto.input.get(i).map_or("", String::as_str);
-            let value = self.resolve(site.frame, given, || format!("input {i}"))?;
-            self.define(frame, name, value)?;
-        }
-        let attributes = self.environment(site, proto, function, frame)?;
-        let prefix = format!("{}/", node_name(site, position, proto));
-
-        let mut results = HashMap::new();
-        for (inner, outer) in function.output.iter().zip(&proto.output) {
-            if !outer.is_empty() {
-                let shown = match site.results.get(outer.as_str()) {
-                    Some(result) => result.clone(),
-                    None => (format!("{}{outer}", site.prefix), site.types.of(outer)?),
-                };
-                results.entry(inner.as_str()).or_insert(shown);
-            }
-        }
-        let items = function.value_info.len() + function.input.len() + function.output.len();
-        self.functions.charge(items, 128)?;
-        let mut inside = Site {
-            subgraph: site.subgraph,
-            frame,
-            attributes: Some(attributes),
-            calls: Some(calls),
-            depth,
-            prefix: &prefix,
-            types: Types::new(function.value_info.iter(), Names::Function),
-            results,
-        };
-        self.nodes(&mut inside, &function.node)
-            .within(|| format!("function {}", quoted(function.name())))?;
-
-        let mut named = std::collections::HashSet::new();
-        for (i, (inner, outer)) in function.output.iter().zip(&proto.output).enumerate() {
-            if outer.is_empty() {
-                continue;
-            }
-            let slot = || format!("output {i} of function {}", quoted(function.name()));
-            let mut value = self.resolve(frame, inner, slot)?;
-            // A result that is an input, or another result, has its own name already.
-            if !named.insert(inner) || function.input.contains(inner) {
-                value = Some(self.renamed(site, value, &prefix, outer)?);
-            }
-            self.define(site.frame, outer, value)?;
-        }
-        Ok(())
-    }
-
-    /// A copy of a value under the caller's name.
-    fn renamed(
-        &mut self,
-        site: &Site<'m, '_>,
-        value: Option<ValueId>,
-        prefix: &str,
-        outer: &'m str,
-    ) -> Result<ValueId, FormatError> {
-        let node = (self.graph).add_node(site.subgraph, format!("{prefix}{outer}"), "Identity");
-        self.graph.nodes[node].inputs.push(value);
-        let (shown, declared) = match site.results.get(outer) {
-            Some(result) => result.clone(),
-            None => (format!("{}{outer}", site.prefix), site.types.of(outer)?),
-        };
-        let id = (self.graph).add_output(node, shown, declared.dtype, declared.shape);
-        self.given.values[id] = true;
-        Ok(id)
-    }
-
-    /// The attributes that a function's body sees: those of the call, then the defaults.
-    fn environment(
-        &mut self,
-        site: &Site<'m, '_>,
-        proto: &'m pb::NodeProto,
-        function: &'m pb::FunctionProto,
-        frame: usize,
-    ) -> Result<usize, FormatError> {
-        let mut environment = Environment::new();
-        for written in &proto.attribute {
-            if let Some(bound) = self.bound(site, written)? {
-                environment.insert(written.name(), bound);
-            }
-        }
-        for attribute in &function.attribute_proto {
-            environment.entry(attribute.name()).or_insert(Bound {
-                attribute,
-                frame,
-                attributes: None,
-            });
-        }
-        self.environments.push(environment);
-        Ok(self.environments.len() - 1)
-    }
 }
 
 fn initializer_names(proto: &pb::GraphProto) -> impl Iterator<Item = &str> {
@@ -683,20 +453,13 @@ fn initializer_names(proto: &pb::GraphProto) -> impl Iterator<Item = &str> {
     proto.initializer.iter().chain(sparse).map(|t| t.name())
 }
 
-fn node_name(site: &Site<'_, '_>, position: usize, proto: &pb::NodeProto) -> String {
-    if proto.name().is_empty() {
-        format!("{}{}_{position}", site.prefix, proto.op_type())
-    } else {
-        format!("{}{}", site.prefix, proto.name())
-    }
-}
-
 fn role(attribute: &str) -> &str {
     let found = ROLES.iter().find(|(from, _)| *from == attribute);
     found.map_or(attribute, |(_, to)| to)
 }
 
-fn deeper(depth: usize) -> Result<usize, Problem> {
+/// One level further in.
+pub(super) fn deeper(depth: usize) -> Result<usize, Problem> {
     if depth >= MAX_DEPTH {
         return Err(Problem::TooDeep(MAX_DEPTH));
     }

@@ -34,7 +34,7 @@ impl<'m> Functions<'m> {
                 function.overload(),
             );
             if by_key.insert(key, function).is_some() {
-                return Err(Problem::Duplicate(function.name().to_owned()));
+                return Err(Problem::DuplicateFunction(function.name().to_owned()));
             }
         }
         Ok(Functions {

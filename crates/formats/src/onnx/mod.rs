@@ -16,8 +16,10 @@
 mod attrs;
 mod build;
 mod calls;
+mod inline;
 mod names;
 mod order;
+mod scope;
 mod tensor;
 #[cfg(test)]
 mod tests;

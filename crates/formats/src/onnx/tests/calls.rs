@@ -170,6 +170,26 @@ fn calls_must_fit() {
 }
 
 #[test]
+fn a_function_defined_twice_is_refused() {
+    let f = || graph("F", &["a"], &["a"]);
+    let model = call("F")
+        .model(17)
+        .function("F", &[], f())
+        .function("F", &[], f());
+    assert_eq!(problem(&model), Problem::DuplicateFunction("F".to_owned()));
+}
+
+#[test]
+fn a_result_that_is_an_input_left_out_is_left_out() {
+    let mut g = graph("main", &["x"], &["z"]);
+    g.node("F", &["", "x"], &["y", "z"]).domain("local");
+    g.node("Op", &["x", "y"], &["w"]);
+    let f = graph("F", &["a", "b"], &["a", "b"]);
+    let text = show(&read(&g.model(17).function("F", &[], f)));
+    assert!(text.contains("Op(x, -) -> w"), "{text}");
+}
+
+#[test]
 fn recursion_is_refused() {
     let calls = |name: &str, callee: &str| {
         let mut f = graph(name, &["a"], &["b"]);
