@@ -7,17 +7,10 @@
 use std::fs;
 use std::path::Path;
 
+use crate::Mode;
+
 /// Schema and the file made from it, below `crates/formats`.
 const TARGETS: &[(&str, &str)] = &[("proto/onnx-ml.proto", "src/generated/onnx.rs")];
-
-/// What to do with the generated code.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Write it.
-    Write,
-    /// Compare it with what is there.
-    Check,
-}
 
 /// Generates all files of [`TARGETS`].
 pub(crate) fn run(root: &Path, mode: Mode) -> Result<(), String> {

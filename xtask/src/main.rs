@@ -1,7 +1,7 @@
 //! Chores of the workspace.
 //!
 //! `cargo xtask codegen [--check]` writes the code that reads protobuf files, or says whether it
-//! is current.
+//! is current. `cargo xtask examples [--check]` does the same for the example models.
 
 #![allow(
     clippy::print_stdout,
@@ -10,18 +10,33 @@
 )]
 
 mod codegen;
+mod examples;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask codegen [--check]";
+const USAGE: &str = "usage: cargo xtask (codegen | examples) [--check]";
+
+/// What to do with files that are made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Write them.
+    Write,
+    /// Compare them with what is there.
+    Check,
+}
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let done = match args[..] {
-        ["codegen"] => codegen::run(&root(), codegen::Mode::Write),
-        ["codegen", "--check"] => codegen::run(&root(), codegen::Mode::Check),
+    let (task, mode) = match args[..] {
+        [task] => (task, Mode::Write),
+        [task, "--check"] => (task, Mode::Check),
+        _ => ("", Mode::Check),
+    };
+    let done = match task {
+        "codegen" => codegen::run(&root(), mode),
+        "examples" => examples::run(&root(), mode),
         _ => Err(USAGE.to_owned()),
     };
     match done {
