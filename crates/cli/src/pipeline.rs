@@ -49,7 +49,10 @@ pub fn read(path: &Path) -> Result<Model, Failure> {
     let file = ModelFile::open(path).map_err(Failure::bad)?;
     match file.kind {
         Kind::MemoryJson => Ok(Model::Memory(file.bytes)),
-        _ => file.graph().map(Model::Graph).map_err(Failure::bad),
+        _ => {
+            let bad = |e| Failure::bad(format!("{}: {e}", path.display()));
+            file.graph().map(Model::Graph).map_err(bad)
+        }
     }
 }
 

@@ -68,7 +68,14 @@ pub(crate) fn quoted(name: &str) -> String {
 }
 
 fn place(path: &[String]) -> String {
-    path.iter().map(|p| format!("{p}: ")).collect()
+    // Calls and bodies nest up to 64 deep: the ends say enough.
+    const ENDS: usize = 3;
+    let show = |parts: &[String]| parts.iter().map(|p| format!("{p}: ")).collect::<String>();
+    if path.len() <= 2 * ENDS {
+        return show(path);
+    }
+    let (first, last) = (&path[..ENDS], &path[path.len() - ENDS..]);
+    format!("{}…: {}", show(first), show(last))
 }
 
 /// A mistake in a model.
@@ -84,6 +91,9 @@ pub enum Problem {
     /// A node without an operator type.
     #[error("the node has no operator type")]
     NoOperator,
+    /// A node with more attributes than any operator has.
+    #[error("the node has {0} attributes; no operator has more than a few dozen")]
+    TooManyAttributes(usize),
     /// Something that must have a name has none.
     #[error("{0} has no name")]
     NoName(String),
@@ -164,6 +174,9 @@ pub enum Problem {
     /// Subgraphs and calls that are nested too deep.
     #[error("subgraphs and function calls are nested more than {0} deep")]
     TooDeep(usize),
+    /// Messages in messages beyond what the decoder follows: 100, of which a subgraph takes three.
+    #[error("subgraphs or types are nested too deep to be decoded; about 30 levels can be")]
+    TooDeepToDecode,
     /// Functions that grow beyond all bounds when they are inlined.
     #[error("inlining the model's functions takes more than {0} bytes of memory; inline fewer")]
     TooManyInlined(u64),

@@ -28,6 +28,10 @@ use crate::generated::onnx as pb;
 /// How deep subgraphs and calls may nest, together.
 const MAX_DEPTH: usize = tenure_graph::verify::MAX_DEPTH;
 
+/// How many attributes a node may have: far more than any operator knows, few enough to look one
+/// up by a scan.
+pub(super) const MAX_ATTRIBUTES: usize = 1000;
+
 /// What the graph attributes of ONNX operators are called as bodies; others keep their name.
 const ROLES: &[(&str, &str)] = &[("then_branch", "then"), ("else_branch", "else")];
 
@@ -350,6 +354,9 @@ impl<'m> Builder<'m> {
         let node = &mut self.graph.nodes[id];
         node.domain = domain;
         node.inputs = inputs;
+        if proto.attribute.len() > MAX_ATTRIBUTES {
+            return Err(Problem::TooManyAttributes(proto.attribute.len()).into());
+        }
         for attribute in &proto.attribute {
             let place = || format!("attribute {}", quoted(attribute.name()));
             self.attribute(site, id, attribute).within(place)?;

@@ -54,8 +54,7 @@ pub(crate) fn read(bytes: Bytes, folder: Option<&Path>) -> Result<Graph, FormatE
 fn undecodable(error: &prost::DecodeError) -> FormatError {
     let text = error.to_string();
     if text.contains("recursion limit") {
-        // The decoder goes 100 messages deep; a subgraph takes three: node, attribute, graph.
-        return FormatError::Damaged("subgraphs are nested more than about 30 deep".to_owned());
+        return Problem::TooDeepToDecode.into();
     }
     let detail = text.strip_prefix("failed to decode Protobuf message: ");
     FormatError::Damaged(detail.unwrap_or(&text).to_owned())

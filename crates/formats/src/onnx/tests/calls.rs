@@ -234,6 +234,8 @@ fn deep_chains_and_explosions_are_refused() {
     };
     assert_eq!(read(&chain(20, 1)).nodes.len(), 3);
     assert!(matches!(problem(&chain(100, 1)), Problem::TooDeep(_)));
+    let text = error(&chain(100, 1));
+    assert!(text.contains("…") && text.len() < 400, "{text}");
 
     let model = chain(16, 2);
     let graph = model.0.graph.as_ref().unwrap();
