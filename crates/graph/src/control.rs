@@ -95,7 +95,12 @@ pub fn transfers(graph: &Graph, node: NodeId, class: OpClass) -> Vec<Transfer> {
             OpClass::Loop => {
                 let states = owner.inputs.len().saturating_sub(2);
                 for i in 0..states {
-                    add(Point::Begin, Pass::Move, owner.input(i + 2), owner.output(i));
+                    add(
+                        Point::Begin,
+                        Pass::Move,
+                        owner.input(i + 2),
+                        owner.output(i),
+                    );
                 }
                 add(enter, Pass::Make, None, formal(0));
                 add(enter, Pass::Make, None, formal(1));
@@ -104,7 +109,11 @@ pub fn transfers(graph: &Graph, node: NodeId, class: OpClass) -> Vec<Transfer> {
                 }
                 add(leave, Pass::Take, results.first().copied().flatten(), None);
                 for (i, &r) in results.iter().enumerate().skip(1) {
-                    let pass = if i <= states { Pass::Move } else { Pass::Append };
+                    let pass = if i <= states {
+                        Pass::Move
+                    } else {
+                        Pass::Append
+                    };
                     add(leave, pass, r, owner.output(i - 1));
                 }
             }

@@ -136,7 +136,9 @@ impl fmt::Display for DType {
 
 /// A name that is no element type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown element type {0:?}; known types are float32, float16, bfloat16, int64, uint8, bool …")]
+#[error(
+    "unknown element type {0:?}; known types are float32, float16, bfloat16, int64, uint8, bool …"
+)]
 pub struct UnknownDType(pub String);
 
 #[cfg(test)]

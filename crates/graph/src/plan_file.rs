@@ -234,7 +234,9 @@ pub struct CheckBlock {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanFileError {
     /// Another format or a newer version.
-    #[error("the plan says format {0:?}, which is not {FORMAT:?}: make the plan again with this version")]
+    #[error(
+        "the plan says format {0:?}, which is not {FORMAT:?}: make the plan again with this version"
+    )]
     Format(String),
     /// No JSON, or not that of a plan.
     #[error("no plan: {0}")]
@@ -501,7 +503,10 @@ impl Facts<'_> {
             Item::Value(value) => FileMember {
                 name: self.graph.value_label(value),
                 kind: self.kind(value),
-                last_reader: self.readers.get(&value).map_or_else(String::new, |&n| self.node(n)),
+                last_reader: self
+                    .readers
+                    .get(&value)
+                    .map_or_else(String::new, |&n| self.node(n)),
                 ..self.describe(value, file)
             },
             Item::Workspace(node, k) => FileMember {
@@ -539,7 +544,11 @@ impl Facts<'_> {
     }
 
     fn node(&self, node: NodeId) -> String {
-        format!("{} ({})", self.graph.node_label(node), self.graph.nodes[node].op)
+        format!(
+            "{} ({})",
+            self.graph.node_label(node),
+            self.graph.nodes[node].op
+        )
     }
 
     fn kind(&self, value: ValueId) -> MemberKind {
@@ -580,7 +589,11 @@ struct Names {
 impl Names {
     fn new(graph: &Graph) -> Self {
         Names {
-            nodes: graph.nodes.keys().map(|n| (graph.node_label(n), n)).collect(),
+            nodes: graph
+                .nodes
+                .keys()
+                .map(|n| (graph.node_label(n), n))
+                .collect(),
             values: graph
                 .values
                 .keys()
@@ -611,11 +624,7 @@ impl Names {
             })
     }
 
-    fn item(
-        &self,
-        member: &FileMember,
-        place: impl Fn() -> String,
-    ) -> Result<Item, PlanFileError> {
+    fn item(&self, member: &FileMember, place: impl Fn() -> String) -> Result<Item, PlanFileError> {
         let malformed = || PlanFileError::Malformed {
             place: place(),
             text: member.name.clone(),
