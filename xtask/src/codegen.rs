@@ -48,6 +48,10 @@ fn generate(formats: &Path, schema: &str) -> Result<String, String> {
     let mut config = prost_build::Config::new();
     // Comments of a schema are not written for rustdoc: indented lines would become doc tests.
     config.bytes(["."]).disable_comments(["."]);
+    // Every node has attributes, and few of them hold messages of their own.
+    for field in ["t", "g", "sparse_tensor", "tp"] {
+        config.boxed(format!(".onnx.AttributeProto.{field}"));
+    }
     let requests = descriptors
         .file
         .into_iter()

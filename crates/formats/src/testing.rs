@@ -175,7 +175,7 @@ impl NodeBuilder<'_> {
 
     /// A subgraph.
     pub fn graph(self, name: &str, graph: GraphBuilder) -> Self {
-        self.attribute(name, Kind::Graph, |a| a.g = Some(graph.graph))
+        self.attribute(name, Kind::Graph, |a| a.g = Some(Box::new(graph.graph)))
     }
 
     /// The attribute `of` of the function around.

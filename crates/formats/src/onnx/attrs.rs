@@ -51,7 +51,7 @@ pub(super) fn content(proto: &pb::AttributeProto) -> Result<Content<'_>, Problem
         }
     }
     Ok(match kind {
-        Kind::Graph => proto.g.as_ref().map_or(Content::Nothing, Content::Graph),
+        Kind::Graph => proto.g.as_deref().map_or(Content::Nothing, Content::Graph),
         Kind::Graphs => Content::Graphs(&proto.graphs),
         kind => Content::Data(kind),
     })
@@ -78,7 +78,7 @@ pub(super) fn data<'a>(
             Some(t) => tensor(tensors.read_sparse(t)?),
             None => Attr::Null,
         },
-        Kind::TypeProto => proto.tp.as_ref().map_or(Ok(Attr::Null), ty)?,
+        Kind::TypeProto => proto.tp.as_deref().map_or(Ok(Attr::Null), ty)?,
         Kind::Floats => list(proto.floats.iter().map(|f| Ok(float(f))))?,
         Kind::Ints => list(proto.ints.iter().map(|i| Ok(int(i))))?,
         Kind::Strings => list(proto.strings.iter().map(|s| Ok(string(s))))?,

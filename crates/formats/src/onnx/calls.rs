@@ -71,7 +71,8 @@ impl<'m> Functions<'m> {
         }
         for a in &node.attribute {
             let texts = a.s().len() + a.strings.iter().map(|s| s.len()).sum::<usize>();
-            let contents = a.t.as_ref().map_or(0, size) + a.tensors.iter().map(size).sum::<usize>();
+            let contents =
+                a.t.as_deref().map_or(0, size) + a.tensors.iter().map(size).sum::<usize>();
             self.charge(1, 64 + texts + contents)?;
             self.charge(
                 a.ints.len() + a.floats.len() + a.strings.len() + a.tensors.len(),

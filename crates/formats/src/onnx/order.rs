@@ -108,7 +108,7 @@ fn names_read(node: &pb::NodeProto) -> Vec<&str> {
 fn subgraphs(node: &pb::NodeProto) -> impl Iterator<Item = &pb::GraphProto> {
     node.attribute
         .iter()
-        .flat_map(|a| a.g.iter().chain(&a.graphs))
+        .flat_map(|a| a.g.as_deref().into_iter().chain(&a.graphs))
 }
 
 /// Adds the names that a graph reads and that none of `scopes` defines. Recursion is as deep as

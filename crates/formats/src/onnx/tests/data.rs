@@ -90,7 +90,9 @@ fn types_that_are_no_tensors_are_told_apart() {
         };
         let mut g = graph("main", &[], &["y"]);
         g.node("Optional", &[], &["y"])
-            .attribute("type", Kind::TypeProto, |a| a.tp = Some(ty.clone()));
+            .attribute("type", Kind::TypeProto, |a| {
+                a.tp = Some(Box::new(ty.clone()))
+            });
         let mut model = g.model(17);
         let root = model.0.graph.as_mut().unwrap();
         root.output[0].r#type = Some(ty);
@@ -313,13 +315,13 @@ fn constants_have_one_form() {
         of(Kind::Tensor, "value", &|a| {
             let mut t = tensor("", DType::U8, &[2]);
             t.raw_data = Some(Bytes::from_static(&[1, 2]));
-            a.t = Some(t);
+            a.t = Some(Box::new(t));
         }),
         (DType::U8, vec![2], bytes(&[1, 2]))
     );
     assert_eq!(
         of(Kind::SparseTensor, "sparse_value", &|a| {
-            a.sparse_tensor = Some(sparse(&[2, 2], &[3, 0], &[2]));
+            a.sparse_tensor = Some(Box::new(sparse(&[2, 2], &[3, 0], &[2])));
         }),
         (DType::U8, vec![2, 2], bytes(&[20, 0, 0, 10]))
     );
