@@ -16,9 +16,9 @@ use tenure_graph::{Graph, NodeId, StorageId, ValueId};
 pub(crate) struct Outcome {
     /// The first read that found other bytes, in words.
     pub(crate) wrong: Option<String>,
-    /// Whether a state of a loop had equal bytes for another reason than that the body hands it on
-    /// as it is: it equals another state, or a pass gave it the bytes that it had. Such equality may
-    /// last for ever, by a symmetry of the graph that the checker does not look for.
+    /// Whether bytes were equal for a reason that the checker does not look for, and that may last
+    /// for ever: a state of a loop equals another state or what it was before a pass that does not
+    /// hand it on as it is, or a pass overwrote bytes and put the same ones back.
     pub(crate) coincidence: bool,
     /// Steps at which storages were accessed.
     pub(crate) accesses: BTreeSet<(StorageId, u32)>,
@@ -42,6 +42,7 @@ pub(crate) fn execute(
         let mut machine = Machine {
             f: &frame,
             memory: BTreeMap::new(),
+            passes: Vec::new(),
             content: BTreeMap::new(),
             next: 0,
             step: 0,
@@ -182,6 +183,9 @@ struct Machine<'f, 'a> {
     f: &'f Frame<'a>,
     /// Content of each stretch: which content, and which of its bytes the stretch begins with.
     memory: BTreeMap<(Memory, u64), (u64, u64)>,
+    /// For each pass of a loop that is under way: what stood where it wrote, and whether something
+    /// else stood there since.
+    passes: Vec<BTreeMap<(Memory, u64), (Option<(u64, u64)>, bool)>>,
     /// Content of each value, in memory of its own.
     content: BTreeMap<ValueId, u64>,
     next: u64,
@@ -238,12 +242,16 @@ impl Machine<'_, '_> {
         self.outcome.accesses.insert((spot.storage, self.step));
         for &edge in self.f.edges[&spot.memory].iter() {
             if edge >= spot.start + from && edge < spot.end {
-                match content {
-                    Some(c) => self
-                        .memory
-                        .insert((spot.memory, edge), (c, edge - spot.start)),
-                    None => self.memory.remove(&(spot.memory, edge)),
+                let place = (spot.memory, edge);
+                let new = content.map(|c| (c, edge - spot.start));
+                let old = match new {
+                    Some(new) => self.memory.insert(place, new),
+                    None => self.memory.remove(&place),
                 };
+                for pass in &mut self.passes {
+                    let (stood, changed) = pass.entry(place).or_insert((old, false));
+                    *changed |= new != *stood;
+                }
             }
         }
     }
@@ -467,6 +475,9 @@ impl Machine<'_, '_> {
             if class == OpClass::Opaque {
                 self.read_inputs(node);
             }
+            if class.repeats() {
+                self.passes.push(BTreeMap::new());
+            }
             self.transfer(node, &transfers, Point::Enter(k), &mut appended);
             self.steps(enter + 1, results + 1);
             let output = f.plan.steps[results as usize].node;
@@ -474,6 +485,13 @@ impl Machine<'_, '_> {
             let before = self.content.clone();
             self.transfer(output, &transfers, Point::Leave(k), &mut appended);
             self.look_for_coincidence(node, &transfers, &before);
+            if class.repeats() {
+                let pass = self.passes.pop().unwrap_or_default();
+                let put_back = |(place, (stood, changed)): (_, (Option<_>, bool))| {
+                    changed && stood.is_some() && self.memory.get(&place).copied() == stood
+                };
+                self.outcome.coincidence |= pass.into_iter().any(put_back);
+            }
         }
         self.step = end;
         if class == OpClass::Opaque {
