@@ -178,14 +178,20 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// Which content some bytes are of, and from which of its bytes on.
+type Content = (u64, u64);
+
+/// A byte of some memory.
+type Byte = (Memory, u64);
+
 /// One run.
 struct Machine<'f, 'a> {
     f: &'f Frame<'a>,
     /// Content of each stretch: which content, and which of its bytes the stretch begins with.
-    memory: BTreeMap<(Memory, u64), (u64, u64)>,
+    memory: BTreeMap<Byte, Content>,
     /// For each pass of a loop that is under way: what stood where it wrote, and whether something
     /// else stood there since.
-    passes: Vec<BTreeMap<(Memory, u64), (Option<(u64, u64)>, bool)>>,
+    passes: Vec<BTreeMap<Byte, (Option<Content>, bool)>>,
     /// Content of each value, in memory of its own.
     content: BTreeMap<ValueId, u64>,
     next: u64,
