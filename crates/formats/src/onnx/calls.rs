@@ -46,6 +46,9 @@ impl<'m> Functions<'m> {
 
     /// The function that a node calls, if it does.
     pub(super) fn called_by(&self, node: &'m pb::NodeProto) -> Option<&'m pb::FunctionProto> {
+        if self.by_key.is_empty() {
+            return None;
+        }
         let key = (domain(node.domain()), node.op_type(), node.overload());
         self.by_key.get(&key).copied()
     }
