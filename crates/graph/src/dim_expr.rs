@@ -2,7 +2,7 @@
 //!
 //! The wrapped type stays inside this crate, so that the rules can be swapped without a change
 //! anywhere else. Its constants are `i32`; a number that does not fit is held as a symbol whose
-//! name spells it ([`number`]), so that no arithmetic on it can wrap, and [`eval_with`] computes
+//! name spells it (`number`), so that no arithmetic on it can wrap, and `eval_with` computes
 //! with 128 bits.
 
 mod parse;

@@ -34,7 +34,7 @@ pub fn walk(graph: &Graph) -> impl Iterator<Item = SubgraphId> + '_ {
 /// The same graph with canonical ids. Nodes and values that no subgraph lists are dropped, and so
 /// are hints that say nothing.
 ///
-/// The graph must be one that [`crate::verify`] accepts, apart from such nodes and values.
+/// The graph must be one that [`crate::verify()`] accepts, apart from such nodes and values.
 #[must_use]
 pub fn canonical(graph: &Graph) -> Graph {
     let mut subgraph_ids: SecondaryMap<SubgraphId, Option<SubgraphId>> = SecondaryMap::new();
@@ -94,7 +94,7 @@ pub fn canonical(graph: &Graph) -> Graph {
     new
 }
 
-/// The graph's identity: 64 hexadecimal digits. The graph must be one that [`crate::verify`]
+/// The graph's identity: 64 hexadecimal digits. The graph must be one that [`crate::verify()`]
 /// accepts.
 #[must_use]
 pub fn identity(graph: &Graph) -> String {

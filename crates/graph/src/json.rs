@@ -1,7 +1,7 @@
 //! Graph JSON, format `tenure.graph/1`: read and written.
 //!
 //! The format is made to be written by hand: nodes name one another, everything that has a usual
-//! value may be left out. [`write`] gives back what [`read`] took in, node by node on a line each;
+//! value may be left out. [`write()`] gives back what [`read`] took in, node by node on a line each;
 //! what is unknown here is kept (`extra`, `attrs`), so that a model passes through unharmed.
 //!
 //! ```
@@ -62,7 +62,7 @@ pub enum JsonError {
     /// Names that do not fit together.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// A graph that breaks rules of [`crate::verify`](mod@crate::verify).
+    /// A graph that breaks rules of [`crate::verify()`](mod@crate::verify).
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Broken(Vec<Broken>),
 }

@@ -2,7 +2,7 @@
 //!
 //! A pass collects what it wants changed, each edit with its reason, while it looks at a graph
 //! that stays as it is; [`Patch::apply`] then makes a new graph, or says which edit does not fit.
-//! The new graph keeps every rule of [`crate::verify`](mod@crate::verify) and has canonical ids,
+//! The new graph keeps every rule of [`crate::verify()`](mod@crate::verify) and has canonical ids,
 //! so ids of the old one mean nothing in it: names do.
 //!
 //! ```

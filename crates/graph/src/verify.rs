@@ -52,7 +52,7 @@ pub const MAX_BROKEN: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {problem} (graph rule {rule})")]
 pub struct Broken {
-    /// Its number in the list at the head of [`crate::verify`](mod@crate::verify).
+    /// Its number in the list at the head of [`crate::verify()`](mod@crate::verify).
     pub rule: u8,
     /// Where.
     pub at: String,

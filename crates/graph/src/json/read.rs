@@ -18,7 +18,7 @@ use crate::{Attrs, Dialect, Dim, Graph, OutputHints, Shape, StreamId};
 ///
 /// # Errors
 /// See [`JsonError`]: no JSON, a key with a value of the wrong kind, names that do not fit
-/// together, a graph that [`crate::verify`] refuses. Every message names the place.
+/// together, a graph that [`crate::verify()`] refuses. Every message names the place.
 pub fn read(json: &[u8]) -> Result<Graph, JsonError> {
     let file: File = serde_json::from_slice(json)?;
     if file.format != FORMAT {

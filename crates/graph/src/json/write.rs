@@ -11,7 +11,7 @@ use crate::identity::walk;
 use crate::ir::runs_nothing;
 use crate::{Dim, Graph, NodeId, OutputHints, Shape, StreamId, SubgraphId, ValueId};
 
-/// The graph as JSON text. The graph must be one that [`crate::verify`] accepts.
+/// The graph as JSON text. The graph must be one that [`crate::verify()`] accepts.
 #[must_use]
 pub fn write(graph: &Graph) -> String {
     let mut out = Vec::new();
@@ -21,7 +21,7 @@ pub fn write(graph: &Graph) -> String {
 }
 
 /// Writes the graph as JSON text, a node at a time. The graph must be one that
-/// [`crate::verify`] accepts.
+/// [`crate::verify()`] accepts.
 ///
 /// # Errors
 /// What the writer says.

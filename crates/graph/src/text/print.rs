@@ -10,7 +10,7 @@ use crate::{
     ValueId,
 };
 
-/// The graph as text. The graph must be one that [`crate::verify`](mod@crate::verify) accepts.
+/// The graph as text. The graph must be one that [`crate::verify()`](mod@crate::verify) accepts.
 #[must_use]
 pub fn print(graph: &Graph) -> String {
     let mut text = String::new();
@@ -20,7 +20,7 @@ pub fn print(graph: &Graph) -> String {
 }
 
 /// Writes the graph as text, a node at a time. The graph must be one that
-/// [`crate::verify`](mod@crate::verify) accepts.
+/// [`crate::verify()`](mod@crate::verify) accepts.
 ///
 /// # Errors
 /// What the writer says.
