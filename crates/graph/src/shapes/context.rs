@@ -2,6 +2,7 @@
 
 use rten_shape_inference::{InferShapes, SymExpr, SymTensor, SymbolGen};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::adapter::{self, Numbers};
 use super::fact::{self, Element, Fact};
@@ -38,12 +39,41 @@ pub(super) struct Context<'a> {
     pub(super) tensors: Vec<Option<SymTensor>>,
     /// Types of its inputs.
     pub(super) types: Vec<DType>,
-    /// What is in the inputs that are sequences or optionals; may be shorter than the inputs.
-    pub(super) elements: Vec<Element>,
+    /// What else is known of the inputs: contents of a higher rank, elements of sequences and
+    /// optionals. May be shorter than the inputs.
+    pub(super) extras: Vec<Extra>,
     /// What the rule found, by output.
     pub(super) outputs: Vec<Fact>,
     /// Makes symbols for unknown numbers.
     pub(super) symbols: &'a mut SymbolGen,
+}
+
+/// What few inputs have.
+#[derive(Clone, Debug)]
+pub(super) struct Extra {
+    /// Contents of a tensor of rank 2 or more, row by row.
+    pub(super) grid: Option<Arc<[SymExpr]>>,
+    /// What is in a sequence or an optional.
+    pub(super) element: Element,
+}
+
+impl Extra {
+    /// Of a fact; `None` if it has neither.
+    pub(super) fn of(fact: &Fact) -> Option<Self> {
+        let has = fact.grid.is_some() || !matches!(fact.element, Element::Unknown);
+        has.then(|| Extra {
+            grid: fact.grid.clone(),
+            element: fact.element.clone(),
+        })
+    }
+
+    /// Nothing.
+    pub(super) fn nothing() -> Self {
+        Extra {
+            grid: None,
+            element: Element::Unknown,
+        }
+    }
 }
 
 impl Context<'_> {
@@ -63,13 +93,15 @@ impl Context<'_> {
         let fact = Fact::of(self.dtype(i), tensor.unwrap_or_else(fact::unknown_tensor));
         Fact {
             element: self.element(i),
+            grid: self.extras.get(i).and_then(|e| e.grid.clone()),
             ..fact
         }
     }
 
     /// What is in input `i`, a sequence or an optional.
     pub(super) fn element(&self, i: usize) -> Element {
-        self.elements.get(i).cloned().unwrap_or(Element::Unknown)
+        let extra = self.extras.get(i);
+        extra.map_or(Element::Unknown, |e| e.element.clone())
     }
 
     /// What is known of input `i`; refuses when it is not there.
@@ -101,6 +133,14 @@ impl Context<'_> {
     /// Contents of input `i`, if known.
     pub(super) fn values(&self, i: usize) -> Option<&[SymExpr]> {
         self.tensors.get(i)?.as_ref()?.values()
+    }
+
+    /// Contents of input `i` of whatever rank, row by row.
+    pub(super) fn items(&self, i: usize) -> Option<Vec<SymExpr>> {
+        match self.values(i) {
+            Some(values) => Some(values.to_vec()),
+            None => Some(self.extras.get(i)?.grid.as_ref()?.to_vec()),
+        }
     }
 
     /// Contents of input `i` as numbers, if all are known.
@@ -188,6 +228,21 @@ impl Context<'_> {
     pub(super) fn set_fixed(&mut self, i: usize, dtype: DType, dims: &[u64]) {
         let dims = dims.iter().map(|&d| dim_expr::number(d.into())).collect();
         self.set_dims(i, dtype, dims);
+    }
+
+    /// Sets the contents of output `i`, whose shape is set, row by row.
+    pub(super) fn fill(&mut self, i: usize, items: Vec<SymExpr>) {
+        if let Some(output) = self.outputs.get_mut(i) {
+            let settle = |e: &SymExpr| fact::settle_expr(e, self.symbols);
+            output.fill(items.iter().map(settle).collect());
+        }
+    }
+
+    /// Output 0, whose shape is set, holds the elements of input 0 in the same order.
+    pub(super) fn keep_items(&mut self) {
+        if let Some(items) = self.items(0) {
+            self.fill(0, items);
+        }
     }
 
     /// Sets output `i` to a sequence or an optional.

@@ -237,7 +237,7 @@ impl Walk<'_> {
         if before.same(after) {
             return (before.clone(), true);
         }
-        let mut same = before.tensor.values().is_none();
+        let mut same = before.tensor.values().is_none() && before.grid.is_none();
         let mut next = Fact {
             certain: before.certain && after.certain,
             ..Fact::unknown()
@@ -318,6 +318,6 @@ fn stacked(slice: &Fact, axis: i64, count: &SymExpr) -> Fact {
     };
     Fact {
         tensor,
-        ..slice.clone()
+        ..slice.shape_only()
     }
 }

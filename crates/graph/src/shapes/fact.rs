@@ -26,6 +26,8 @@ pub(super) struct Fact {
     pub(super) dtype: DType,
     /// Shape, or contents of a small tensor of rank 0 or 1.
     pub(super) tensor: SymTensor,
+    /// Contents of a small tensor of a higher rank, row by row; its dimensions are numbers.
+    pub(super) grid: Option<Arc<[SymExpr]>>,
     /// What is in it, if it is a sequence or an optional.
     pub(super) element: Element,
     /// Whether all of it follows from the inputs, nothing from what the file says of results.
@@ -82,6 +84,7 @@ impl Fact {
         Fact {
             dtype: DType::Unknown,
             tensor: unknown_tensor(),
+            grid: None,
             element: Element::Unknown,
             certain: true,
         }
@@ -122,6 +125,7 @@ impl Fact {
             tensor: self
                 .dims()
                 .map_or_else(unknown_tensor, SymTensor::from_shape),
+            grid: None,
             element: self.element.clone(),
             ..*self
         }
@@ -131,13 +135,33 @@ impl Fact {
     pub(super) fn same(&self, other: &Self) -> bool {
         self.dtype == other.dtype
             && self.tensor == other.tensor
+            && self.grid == other.grid
             && self.element.same(&other.element)
+    }
+
+    /// Sets the contents, row by row, if the shape is known and holds so many.
+    pub(super) fn fill(&mut self, mut items: Vec<SymExpr>) {
+        let Some(dims) = self.dims() else { return };
+        let sizes: Option<Vec<i128>> = dims.iter().map(dim_expr::constant).collect();
+        let count = sizes.and_then(|s| s.iter().try_fold(1i128, |n, &d| n.checked_mul(d)));
+        if items.len() > MAX_CONTENTS || count != i128::try_from(items.len()).ok() {
+            return;
+        }
+        match dims.len() {
+            0 => {
+                self.tensor = items
+                    .pop()
+                    .map_or_else(unknown_tensor, SymTensor::from_scalar)
+            }
+            1 => self.tensor = SymTensor::from_vec(items),
+            _ => self.grid = Some(Arc::from(items)),
+        }
     }
 
     /// How many expressions the fact holds.
     pub(super) fn len(&self) -> usize {
-        let contents = self.tensor.values().map_or(0, <[SymExpr]>::len);
-        contents + self.tensor.ndim().unwrap_or(0)
+        let contents = self.tensor.values().or(self.grid.as_deref());
+        contents.map_or(0, <[SymExpr]>::len) + self.tensor.ndim().unwrap_or(0)
     }
 
     /// The contents as numbers, if they are known and fit.
@@ -267,6 +291,7 @@ pub(super) fn join(a: &Fact, b: &Fact, symbols: &mut SymbolGen) -> Fact {
             DType::Unknown
         },
         tensor,
+        grid: a.grid.clone().filter(|_| a.grid == b.grid),
         element: a.element.join(&b.element, symbols),
         certain: a.certain && b.certain,
     }

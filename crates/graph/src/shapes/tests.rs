@@ -110,13 +110,79 @@ fn shapes_computed_from_shapes() {
     let shape = b.op("Shape", &[x], &[]);
     let zero = b.ints(&[1], &[0]);
     let batch = b.op("Gather", &[shape, zero], &[("axis", Attr::Int(0))]);
-    let rest = b.ints(&[2], &[-1, 16]);
+    let rest = b.ints(&[2], &[1, -16]);
+    let rest = b.op("Neg", &[rest], &[]);
     let target = b.op("Concat", &[batch, rest], &[("axis", Attr::Int(0))]);
     let y = b.op("Reshape", &[x, target], &[]);
     b.check(y, "float32[batch, 4 * seq, 16]");
     let shaped = b.infer(&["batch=2", "seq=3"]).unwrap();
     assert_eq!(describe(&shaped.graph, y), "float32[2, 12, 16]");
     assert_eq!(shaped.contents.get(shape), Some(&[2, 3, 64][..]));
+}
+
+#[test]
+fn pads_turned_round_in_a_matrix() {
+    // How exporters write pads that count from the last axis: two columns, rows reversed.
+    let mut b = Build::new();
+    let x = b.input(b.root(), "x", DType::F32, &["n", "576"]);
+    let pads = b.ints(&[4], &[1, 2, 3, 4]);
+    let pairs = b.ints(&[2], &[-1, 2]);
+    let table = b.op("Reshape", &[pads, pairs], &[]);
+    let minus_one = b.ints(&[1], &[-1]);
+    let far = b.ints(&[1], &[-i64::MAX]);
+    let zero = b.ints(&[1], &[0]);
+    let table = b.op("Slice", &[table, minus_one, far, zero, minus_one], &[]);
+    let table = b.op("Transpose", &[table], &[("perm", list(&[1, 0]))]);
+    let pads = b.op("Reshape", &[table, minus_one], &[]);
+    let y = b.op("Pad", &[x, pads], &[]);
+    b.check(y, "float32[n + 7, 579]");
+    let shaped = b.infer(&[]).unwrap();
+    assert_eq!(shaped.contents.get(pads), Some(&[3, 1, 4, 2][..]));
+}
+
+#[test]
+fn sizes_that_go_through_floats() {
+    let mut b = Build::new();
+    let x = b.input(b.root(), "x", DType::F32, &["1", "3", "25", "40"]);
+    let shape = b.op("Shape", &[x], &[("start", Attr::Int(2))]);
+    let shape = b.op("Cast", &[shape], &[("to", Attr::Int(1))]);
+    let scale = b.op("Constant", &[], &[("value_float", Attr::Float(1.5))]);
+    let scaled = b.op("Mul", &[shape, scale], &[]);
+    let whole = b.op("Floor", &[scaled], &[]);
+    let ratio = b.op("Div", &[whole, shape], &[]);
+    let ratio = b.op("Neg", &[ratio], &[]);
+    let ratio = b.op("Neg", &[ratio], &[]);
+    let ones = Attr::List(vec![Attr::Float(1.0), Attr::Float(1.0)]);
+    let ones = b.op("Constant", &[], &[("value_floats", ones)]);
+    let scales = b.op("Concat", &[ones, ratio], &[("axis", Attr::Int(0))]);
+    let node = b.node(b.root(), "Resize", &[x], &[]);
+    b.graph.nodes[node].inputs.extend([None, Some(scales)]);
+    let y = b.output(node);
+    b.check(y, "float32[1, 3, 37, 60]");
+}
+
+#[test]
+fn what_comes_out_of_a_sequence() {
+    let mut b = Build::new();
+    let x = b.input(b.root(), "x", DType::F32, &["2", "n"]);
+    let y = b.input(b.root(), "y", DType::F32, &["3", "n"]);
+    let zero = b.ints(&[], &[0]);
+    let empty = b.op("SequenceEmpty", &[], &[]);
+    let one = b.op("SequenceInsert", &[empty, x], &[]);
+    let first = b.op("SequenceAt", &[one, zero], &[]);
+    b.check(first, "float32[2, n]");
+    let both = b.op("SequenceInsert", &[one, y], &[]);
+    let first = b.op("SequenceAt", &[both, zero], &[]);
+    b.check(first, "float32[?, n]");
+    let joined = b.op(
+        "ConcatFromSequence",
+        &[one],
+        &[("new_axis", Attr::Int(1)), ("axis", Attr::Int(0))],
+    );
+    b.check(joined, "float32[?, 2, n]");
+    let optional = b.op("Optional", &[x], &[]);
+    let inside = b.op("OptionalGetElement", &[optional], &[]);
+    b.check(inside, "float32[2, n]");
 }
 
 #[test]

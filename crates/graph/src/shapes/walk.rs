@@ -6,8 +6,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::context::{Context, Refusal, Rule};
-use super::fact::{self, Element, Fact};
+use super::context::{Context, Extra, Refusal, Rule};
+use super::fact::{self, Fact};
 use super::{ShapeError, ShapeWarning, rules};
 use crate::effects::{OpClass, OpTable};
 use crate::{DType, Graph, NodeId, Shape, SubgraphId, ValueId, dim_expr};
@@ -130,7 +130,7 @@ impl Walk<'_> {
         let mut certain = true;
         let mut tensors = Vec::with_capacity(node.inputs.len());
         let mut types = Vec::with_capacity(node.inputs.len());
-        let mut elements = Vec::new();
+        let mut extras = Vec::new();
         let mut given = 0;
         for (i, input) in node.inputs.iter().enumerate() {
             let Some(value) = *input else {
@@ -144,9 +144,9 @@ impl Walk<'_> {
                     certain &= fact.certain;
                     tensors.push(Some(fact.tensor.clone()));
                     types.push(fact.dtype);
-                    if !matches!(fact.element, Element::Unknown) {
-                        elements.resize(i, Element::Unknown);
-                        elements.push(fact.element.clone());
+                    if let Some(extra) = Extra::of(fact) {
+                        extras.resize(i, Extra::nothing());
+                        extras.push(extra);
                     }
                 }
                 _ => {
@@ -160,7 +160,7 @@ impl Walk<'_> {
             opset: opset(graph, &node.domain),
             tensors,
             types,
-            elements,
+            extras,
             outputs: vec![Fact::unknown(); node.outputs.len()],
             symbols: &mut self.symbols,
         };
@@ -236,6 +236,7 @@ impl Walk<'_> {
         }
         Fact {
             tensor: SymTensor::from_shape(dims),
+            grid: None,
             certain: false,
             ..fact
         }
@@ -310,6 +311,7 @@ impl Walk<'_> {
         }
         if let Some(tensor) = merged {
             fact.tensor = tensor;
+            fact.grid = None;
         }
         if contradicts && !fact.certain && declared.dtype != DType::Unknown {
             fact.dtype = declared.dtype;

@@ -84,20 +84,6 @@ pub(super) fn zip_contents(
     Some(SymTensor::from_vec(items?))
 }
 
-/// Applies a function to the contents of a tensor.
-pub(super) fn map_contents(
-    a: &SymTensor,
-    f: impl Fn(&SymExpr) -> Option<SymExpr>,
-) -> Option<SymTensor> {
-    let items: Option<Vec<SymExpr>> = a.values()?.iter().map(f).collect();
-    let mut items = items?;
-    Some(if a.ndim() == Some(0) {
-        SymTensor::from_scalar(items.pop()?)
-    } else {
-        SymTensor::from_vec(items)
-    })
-}
-
 /// A truth value as contents.
 pub(super) fn truth(b: bool) -> SymExpr {
     SymExpr::Value(i32::from(b))

@@ -3,7 +3,7 @@
 
 use rten_shape_inference::{SymExpr, SymTensor};
 
-use super::arithmetic::{broadcast, map_contents, truth, zip_contents};
+use super::arithmetic::{broadcast, truth, zip_contents};
 use crate::DType;
 use crate::dim_expr::{constant, number};
 use crate::shapes::context::{Answer, Context, Refusal, Rule};
@@ -73,17 +73,17 @@ pub(super) fn all_same(c: &mut Context<'_>) -> Answer {
 fn identity(c: &mut Context<'_>) -> Answer {
     let tensor = c.tensor(0)?.clone();
     c.set(0, c.dtype(0), tensor);
+    c.keep_items();
     Ok(())
 }
 
 fn unary(c: &mut Context<'_>, dtype: DType, f: impl Fn(&SymExpr) -> Option<SymExpr>) -> Answer {
-    match map_contents(c.tensor(0)?, f) {
-        Some(tensor) => {
-            c.set(0, dtype, tensor);
-            Ok(())
-        }
-        None => c.set_like(0, dtype, 0),
+    c.set_like(0, dtype, 0)?;
+    let items = c.items(0);
+    if let Some(items) = items.and_then(|i| i.iter().map(f).collect()) {
+        c.fill(0, items);
     }
+    Ok(())
 }
 
 /// Known floats go through a function; other contents are lost.

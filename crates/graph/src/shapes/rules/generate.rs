@@ -54,22 +54,12 @@ fn constant_value(c: &mut Context<'_>) -> Answer {
 
 fn set_tensor(c: &mut Context<'_>, tensor: &Tensor) {
     c.set_fixed(0, tensor.dtype, &tensor.shape);
-    if tensor.shape.len() > 1 {
-        return;
-    }
-    let ints = tensor.to_ints(MAX_CONTENTS as u64);
-    let items: Option<Vec<SymExpr>> = match ints {
+    let items: Option<Vec<SymExpr>> = match tensor.to_ints(MAX_CONTENTS as u64) {
         Some(ints) => Some(ints.into_iter().map(num).collect()),
         None => floats(tensor).map(|f| f.into_iter().map(fact::float).collect()),
     };
-    match (&tensor.shape[..], items) {
-        ([], Some(mut items)) => {
-            if let Some(item) = items.pop() {
-                c.set(0, tensor.dtype, SymTensor::from_scalar(item));
-            }
-        }
-        ([_], Some(items)) => c.set(0, tensor.dtype, SymTensor::from_vec(items)),
-        _ => {}
+    if let Some(items) = items {
+        c.fill(0, items);
     }
 }
 

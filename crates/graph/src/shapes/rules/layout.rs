@@ -83,13 +83,8 @@ fn reshape(c: &mut Context<'_>) -> Answer {
     let Some(tensor) = outputs.into_iter().next() else {
         return Err(Refusal::NoAnswer);
     };
-    // One element stays the same element.
-    let tensor = match (data.values(), fact::dims(&tensor).as_deref()) {
-        (Some([item]), Some([])) => SymTensor::from_scalar(item.clone()),
-        (Some([item]), Some([n])) if *n == num(1) => SymTensor::from_vec(vec![item.clone()]),
-        _ => tensor,
-    };
     c.set(0, dtype, tensor);
+    c.keep_items();
     Ok(())
 }
 
@@ -143,6 +138,7 @@ fn flatten(c: &mut Context<'_>) -> Answer {
     };
     let (outer, inner) = dims.split_at(axis);
     c.set_dims(0, dtype, vec![product(outer), product(inner)]);
+    c.keep_items();
     Ok(())
 }
 
@@ -187,13 +183,42 @@ fn transpose(c: &mut Context<'_>) -> Answer {
     if !sorted.into_iter().eq(0..dims.len()) {
         return impossible(format!("{perm:?} is no permutation of {} axes", dims.len()));
     }
-    let tensor = match c.tensor(0)?.clone() {
-        // Of a vector, the only permutation is the identity.
-        tensor if dims.len() < 2 => tensor,
-        _ => SymTensor::from_shape(perm.into_iter().map(|a| dims[a].clone()).collect()),
-    };
-    c.set(0, dtype, tensor);
+    let out: Vec<SymExpr> = perm.iter().map(|&a| dims[a].clone()).collect();
+    let moved = c.items(0).and_then(|items| permuted(&items, &dims, &perm));
+    c.set_dims(0, dtype, out);
+    if let Some(items) = moved {
+        c.fill(0, items);
+    }
     Ok(())
+}
+
+/// Contents with the axes in another order.
+fn permuted(items: &[SymExpr], dims: &[SymExpr], perm: &[usize]) -> Option<Vec<SymExpr>> {
+    // With at least one element, the sizes are as small as the contents.
+    if items.is_empty() {
+        return None;
+    }
+    let sizes: Option<Vec<usize>> = dims.iter().map(as_size).collect();
+    let sizes = sizes?;
+    let mut strides = vec![1; sizes.len()];
+    for i in (1..sizes.len()).rev() {
+        strides[i - 1] = strides[i] * sizes[i];
+    }
+    (0..items.len())
+        .map(|mut n| {
+            let mut from = 0;
+            for &axis in perm.iter().rev() {
+                from += n % sizes[axis] * strides[axis];
+                n /= sizes[axis];
+            }
+            items.get(from).cloned()
+        })
+        .collect()
+}
+
+/// A dimension as a number that can index.
+pub(super) fn as_size(dim: &SymExpr) -> Option<usize> {
+    usize::try_from(constant(dim)?).ok()
 }
 
 fn squeeze(c: &mut Context<'_>) -> Answer {
@@ -221,14 +246,10 @@ fn squeeze(c: &mut Context<'_>) -> Answer {
             return impossible(format!("axis {axis} is not 1"));
         }
     }
-    if let (Some([item]), false) = (c.values(0), removed.is_empty()) {
-        let item = item.clone();
-        c.set(0, dtype, SymTensor::from_scalar(item));
-        return Ok(());
-    }
     let kept = (0..dims.len()).filter(|i| !removed.contains(i));
     let dims = kept.map(|i| dims[i].clone()).collect();
     c.set_dims(0, dtype, dims);
+    c.keep_items();
     Ok(())
 }
 
@@ -253,16 +274,12 @@ fn unsqueeze(c: &mut Context<'_>) -> Answer {
     if added.windows(2).any(|w| w[0] == w[1]) {
         return impossible("an axis is added twice");
     }
-    if let (Some([item]), Some(0), 1) = (c.values(0), c.rank(0), added.len()) {
-        let item = item.clone();
-        c.set(0, dtype, SymTensor::from_vec(vec![item]));
-        return Ok(());
-    }
     let mut dims = dims;
     for axis in added {
         dims.insert(axis, num(1));
     }
     c.set_dims(0, dtype, dims);
+    c.keep_items();
     Ok(())
 }
 

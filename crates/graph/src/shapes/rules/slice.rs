@@ -3,7 +3,7 @@
 use rten_shape_inference::{SymExpr, SymTensor};
 
 use super::arithmetic::num;
-use super::layout::{axes, vector};
+use super::layout::{as_size, axes, vector};
 use crate::dim_expr::{self, constant};
 use crate::shapes::context::{Answer, Context, Refusal, Rule, impossible};
 use crate::shapes::fact;
@@ -53,6 +53,7 @@ fn slice(c: &mut Context<'_>) -> Answer {
         (None, Some(n)) => return impossible(format!("{n} starts for rank {}", dims.len())),
         (None, None) => (0..dims.len()).collect(),
     };
+    let whole = dims.clone();
     let at = |t: &SymTensor, i: usize| t.values().and_then(|v| v.get(i).cloned());
     let mut cuts = Vec::new();
     for (i, &axis) in chosen.iter().enumerate() {
@@ -75,15 +76,42 @@ fn slice(c: &mut Context<'_>) -> Answer {
         };
         cuts.push(cut);
     }
-    // Contents are a vector: one axis at most.
-    if let (Some(values), [Some(cut)]) = (data.values(), &cuts[..])
-        && let Some(items) = cut.items(values)
-    {
-        c.set(0, dtype, SymTensor::from_vec(items));
-        return Ok(());
-    }
+    let kept = c
+        .items(0)
+        .and_then(|items| window(items, &whole, &chosen, &cuts));
     c.set_dims(0, dtype, dims);
+    if let Some(items) = kept {
+        c.fill(0, items);
+    }
     Ok(())
+}
+
+/// The contents that are left, axis by axis.
+fn window(
+    mut items: Vec<SymExpr>,
+    dims: &[SymExpr],
+    axes: &[usize],
+    cuts: &[Option<Cut>],
+) -> Option<Vec<SymExpr>> {
+    // With at least one element, the sizes are as small as the contents.
+    if items.is_empty() {
+        return None;
+    }
+    let mut sizes: Vec<usize> = dims.iter().map(as_size).collect::<Option<_>>()?;
+    for (&axis, cut) in axes.iter().zip(cuts) {
+        let places = cut.as_ref()?.places()?;
+        let inner: usize = sizes[axis + 1..].iter().product();
+        let block = sizes[axis] * inner;
+        let mut kept = Vec::new();
+        for outer in items.chunks(block.max(1)) {
+            for &place in &places {
+                kept.extend_from_slice(outer.get(place * inner..(place + 1) * inner)?);
+            }
+        }
+        sizes[axis] = places.len();
+        items = kept;
+    }
+    Some(items)
 }
 
 /// One axis of a slice.
@@ -183,14 +211,12 @@ impl Cut {
         }
     }
 
-    /// The elements that are left of known contents.
-    fn items(&self, values: &[SymExpr]) -> Option<Vec<SymExpr>> {
-        let (start, len) = (self.start?, constant(&self.len)?);
-        (0..len)
-            .map(|k| {
-                let i = usize::try_from(start + k * self.step).ok()?;
-                values.get(i).cloned()
-            })
+    /// The positions that are left.
+    fn places(&self) -> Option<Vec<usize>> {
+        let (start, len) = (self.start?, as_size(&self.len)?);
+        // Contents are few, so what is longer has none.
+        (0..i128::try_from(len.min(fact::MAX_CONTENTS + 1)).ok()?)
+            .map(|k| usize::try_from(start + k * self.step).ok())
             .collect()
     }
 }
