@@ -9,6 +9,7 @@ use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::plan::{Placement, PlanOptions, Sharing, Span};
 use tenure_graph::plan_file::{ModelIdentity, PlanFile};
 use tenure_graph::shapes::{Bindings, infer};
+use tenure_graph::verify::verify_bodies;
 use tenure_graph::{CONST_OP, Graph, Node, NodeId};
 use tenure_plan::metadata::{AllocateKind, MemoryGraph};
 use tenure_plan::{Config, PlanError, order};
@@ -67,10 +68,13 @@ pub fn load(graph: Graph, args: &ModelArgs, read_ms: f64) -> Result<Loaded, Fail
     }
     let start = Instant::now();
     let format = graph.dialect.name();
-    tenure_graph::verify(&graph).map_err(|broken| {
-        let first = broken.first().map(ToString::to_string).unwrap_or_default();
-        Failure::bad(format!("{path}: {first}"))
-    })?;
+    let fits = |()| verify_bodies(&graph, &table);
+    tenure_graph::verify(&graph)
+        .and_then(fits)
+        .map_err(|broken| {
+            let first = broken.first().map(ToString::to_string).unwrap_or_default();
+            Failure::bad(format!("{path}: {first}"))
+        })?;
     let sha256 = tenure_graph::identity(&graph);
     let bindings = Bindings::parse(&args.dim).map_err(Failure::bad)?;
     let shaped =

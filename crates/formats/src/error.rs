@@ -91,6 +91,9 @@ pub enum Problem {
     /// A node without an operator type.
     #[error("the node has no operator type")]
     NoOperator,
+    /// A node with more inputs than can be looked at.
+    #[error("the node has {0} inputs; at most 10 000 are read")]
+    TooManyInputs(usize),
     /// A node with more attributes than any operator has.
     #[error("the node has {0} attributes; no operator has more than a few dozen")]
     TooManyAttributes(usize),

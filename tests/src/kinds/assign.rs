@@ -5,6 +5,7 @@ use tenure_graph::Graph;
 use tenure_graph::effects::OpTable;
 use tenure_graph::plan::{Item, Place, Placement, Plan, PlanOptions};
 use tenure_graph::shapes::{Bindings, infer};
+use tenure_graph::verify::verify_bodies;
 use tenure_plan::{Config, order};
 
 use crate::case::GraphCase;
@@ -63,7 +64,9 @@ fn planned_again(case: &GraphCase, options: &PlanOptions) -> Result<u64, String>
 /// Shapes, plan, check.
 fn planned(graph: Graph, options: &PlanOptions, order: Order) -> Result<(Graph, Plan), String> {
     let table = OpTable::builtin(graph.dialect);
-    tenure_graph::verify(&graph).map_err(|broken| first(&broken))?;
+    tenure_graph::verify(&graph)
+        .and_then(|()| verify_bodies(&graph, &table))
+        .map_err(|broken| first(&broken))?;
     let shaped = infer(graph, &table, &Bindings::default()).map_err(|e| e.to_string())?;
     let graph = match order {
         Order::File => shaped.graph,

@@ -28,6 +28,10 @@ use crate::generated::onnx as pb;
 /// How deep subgraphs and calls may nest, together.
 const MAX_DEPTH: usize = tenure_graph::verify::MAX_DEPTH;
 
+/// How many inputs a node may have: each may share memory with each other one, so the work grows
+/// with their square.
+pub(super) const MAX_INPUTS: usize = 10_000;
+
 /// How many attributes a node may have: far more than any operator knows, few enough to look one
 /// up by a scan.
 pub(super) const MAX_ATTRIBUTES: usize = 1000;
@@ -354,6 +358,9 @@ impl<'m> Builder<'m> {
         let node = &mut self.graph.nodes[id];
         node.domain = domain;
         node.inputs = inputs;
+        if proto.input.len() > MAX_INPUTS {
+            return Err(Problem::TooManyInputs(proto.input.len()).into());
+        }
         if proto.attribute.len() > MAX_ATTRIBUTES {
             return Err(Problem::TooManyAttributes(proto.attribute.len()).into());
         }
