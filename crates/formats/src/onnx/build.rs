@@ -181,7 +181,9 @@ impl<'m> Builder<'m> {
         };
         let mut site = Site {
             subgraph,
-            frame: self.scopes.enter(job.around),
+            frame: self
+                .scopes
+                .enter(job.around, proto.node.len() + proto.initializer.len()),
             attributes: job.attributes,
             calls: job.calls.clone(),
             depth: job.depth,

@@ -32,7 +32,7 @@ impl<'m> Builder<'m> {
                 return Err(Problem::Call { what, found, limit }.into());
             }
         }
-        let frame = self.scopes.enter(None);
+        let frame = self.scopes.enter(None, function.node.len());
         for (i, name) in function.input.iter().enumerate() {
             let given = proto.input.get(i).map_or("", String::as_str);
             let value = self

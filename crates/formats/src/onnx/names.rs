@@ -79,10 +79,13 @@ struct PerGraph<'a, Id> {
 
 impl<'a, Id> PerGraph<'a, Id> {
     fn new(graph: &Graph) -> Self {
-        let mut names = Vec::new();
-        names.resize_with(graph.subgraphs.len(), Names::default);
+        // Growing a table hashes every name once more.
+        let room = graph.subgraphs.values().map(|s| Names {
+            used: HashSet::with_capacity(s.nodes.len()),
+            next: HashMap::new(),
+        });
         PerGraph {
-            names,
+            names: room.collect(),
             changed: Vec::new(),
         }
     }

@@ -16,7 +16,7 @@ const SHOWN: usize = 8;
 /// # Errors
 /// A value that two nodes make, or a cycle.
 pub(super) fn order(nodes: &[pb::NodeProto]) -> Result<Vec<usize>, Problem> {
-    let mut maker: HashMap<&str, usize> = HashMap::new();
+    let mut maker: HashMap<&str, usize> = HashMap::with_capacity(nodes.len());
     for (n, node) in nodes.iter().enumerate() {
         for name in node.output.iter().filter(|name| !name.is_empty()) {
             if maker.insert(name, n).is_some() {

@@ -42,10 +42,10 @@ pub(super) struct Bound<'m> {
 }
 
 impl<'m> Scopes<'m> {
-    /// A scope without names; a function's sees none around it.
-    pub(super) fn enter(&mut self, around: Option<FrameId>) -> FrameId {
+    /// A scope without names, with room for some; a function's sees none around it.
+    pub(super) fn enter(&mut self, around: Option<FrameId>, room: usize) -> FrameId {
         self.frames.push(Frame {
-            names: HashMap::new(),
+            names: HashMap::with_capacity(room),
             around,
         });
         FrameId(self.frames.len() - 1)
