@@ -34,7 +34,7 @@ fn checker_and_execution_agree() {
     let mut rng = fastrand::Rng::with_seed(
         std::env::var("TENURE_SEED").map_or(1, |s| s.parse().expect("a number")),
     );
-    let rounds = std::env::var("TENURE_ROUNDS").map_or(60, |s| s.parse().expect("a number"));
+    let rounds = std::env::var("TENURE_ROUNDS").map_or(40, |s| s.parse().expect("a number"));
     let mut counts: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     let mut shared = 0;
     for round in 0..rounds {

@@ -44,6 +44,7 @@ pub(crate) fn execute(
             memory: BTreeMap::new(),
             passes: Vec::new(),
             content: BTreeMap::new(),
+            variables: BTreeSet::new(),
             next: 0,
             step: 0,
             run,
@@ -194,6 +195,8 @@ struct Machine<'f, 'a> {
     passes: Vec<BTreeMap<Byte, (Option<Content>, bool)>>,
     /// Content of each value, in memory of its own.
     content: BTreeMap<ValueId, u64>,
+    /// Values that are names of a variable.
+    variables: BTreeSet<ValueId>,
     next: u64,
     step: u32,
     run: u32,
@@ -213,6 +216,9 @@ impl Machine<'_, '_> {
             for &value in node.outputs.iter().flatten().filter(|_| given) {
                 let content = self.fresh();
                 self.define(value, content);
+                if class == OpClass::Variable {
+                    self.variables.insert(value);
+                }
             }
         }
         self.steps(0, u32::try_from(f.plan.steps.len()).unwrap());
@@ -232,6 +238,23 @@ impl Machine<'_, '_> {
 
     fn fail(&mut self, text: String) {
         self.outcome.wrong.get_or_insert(text);
+    }
+
+    /// A value gets the content of another, as far as that is known. The content of a variable is
+    /// that of the moment: what is taken from it at two times need not be equal.
+    fn passed_on(&mut self, from: Option<ValueId>, to: ValueId) -> u64 {
+        let mut content = from
+            .and_then(|v| self.content.get(&v).copied())
+            .unwrap_or(0);
+        if from.is_some_and(|v| self.variables.contains(&v)) {
+            if self.f.spots.contains_key(&Item::Value(to)) {
+                content = self.fresh();
+            } else {
+                self.variables.insert(to);
+            }
+        }
+        self.content.insert(to, content);
+        content
     }
 
     /// A value gets content, in its own memory and in the plan's.
@@ -371,9 +394,8 @@ impl Machine<'_, '_> {
                 writes.extend(to.map(|spot| (Some(slot), spot)));
                 continue;
             };
-            let content = self.content.get(&from).copied().unwrap_or(0);
+            let content = self.passed_on(Some(from), value);
             let item = f.source(node, k, from);
-            self.content.insert(value, content);
             self.move_bytes(item, Item::Value(value), Some(content));
             match (f.spots.get(&item), to) {
                 (Some(a), Some(b)) if a.starts_with(&b) => kept.push(b),
@@ -383,6 +405,11 @@ impl Machine<'_, '_> {
         for (slot, &value) in (0u32..).zip(outputs) {
             let Some(value) = value else { continue };
             let is_ref = effects.refs.iter().any(|a| a.output == slot);
+            let source = effects.refs.iter().find(|a| a.output == slot);
+            let source = source.and_then(|a| f.graph.nodes[node].input(a.input as usize));
+            if source.is_some_and(|v| self.variables.contains(&v)) {
+                self.variables.insert(value);
+            }
             if is_ref || effects.view_of(slot).is_none() {
                 let content = self.fresh();
                 self.define(value, content);
@@ -610,9 +637,7 @@ impl Machine<'_, '_> {
             match t.pass {
                 Pass::View | Pass::Move => {
                     let from = items.iter().find(near).or(items.first());
-                    let content = t.from.and_then(|v| self.content.get(&v).copied());
-                    let content = content.unwrap_or(0);
-                    self.content.insert(to, content);
+                    let content = self.passed_on(t.from, to);
                     if let Some(&from) = from {
                         self.move_bytes(from, Item::Value(to), Some(content));
                     }
