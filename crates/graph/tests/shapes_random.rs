@@ -184,10 +184,8 @@ fn graph(u: &mut Unstructured<'_>) -> Result<Graph> {
         values.push(graph.add_input(root, format!("in{i}"), *u.choose(DTYPES)?, shape(u)?));
     }
     for i in 0..u.int_in_range(1..=12)? {
-        let (domain, op) = match u.choose(&ops)?.split_once(':') {
-            Some((domain, op)) => (domain, op),
-            None => ("", *u.choose(&ops)?),
-        };
+        let name = *u.choose(&ops)?;
+        let (domain, op) = name.split_once(':').unwrap_or(("", name));
         let is_constant = u.ratio(1, 4)?;
         let node = graph.add_node(
             root,

@@ -1,15 +1,14 @@
 //! Strings, and the operators of classical machine learning.
 
 use super::arithmetic::{count, num};
-use super::elementwise::same;
-use super::elementwise::test;
+use super::elementwise::{binary, same, test};
 use crate::dim_expr::constant;
 use crate::shapes::context::{Answer, Context, Rule, impossible};
 use crate::{Attr, DType};
 
 pub(super) fn find(op: &str) -> Option<Rule> {
     Some(match op {
-        "StringConcat" => super::elementwise::binary,
+        "StringConcat" => binary,
         "StringNormalizer" => string_normalizer,
         "StringSplit" => string_split,
         "RegexFullMatch" => test,
