@@ -24,6 +24,32 @@ const MOST_NAMES: usize = 256;
 /// Sorted names of values.
 pub(crate) type NameSet = SmallVec<[ValueId; 2]>;
 
+/// What is written: the names of its bytes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Content {
+    /// Names that mean the same bytes at all times.
+    pub(crate) steady: NameSet,
+    /// The name of a loop's state, whose bytes change from pass to pass.
+    pub(crate) state: Option<ValueId>,
+}
+
+impl Content {
+    /// All names.
+    fn names(&self) -> NameSet {
+        let mut names = self.steady.clone();
+        if let Some(state) = self.state {
+            insert(&mut names, state);
+        }
+        names
+    }
+
+    /// Whether writing this to a segment leaves its bytes as they are.
+    fn leaves(&self, segment: &Segment, base: u64) -> bool {
+        let has = |name: &ValueId| segment.names.binary_search(name).is_ok();
+        segment.base == base && self.steady.iter().any(has)
+    }
+}
+
 /// Who wrote last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Writer {
@@ -85,11 +111,32 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Writes all bytes of `region`: they hold `names` and nothing else, beginning at `base`.
-    pub(crate) fn write(&mut self, region: Region, base: u64, names: NameSet, writer: Writer) {
+    /// Writes all bytes of `region`, whose content begins at `base`.
+    ///
+    /// Bytes that had one of the steady names already do not change, so they keep all their names.
+    pub(crate) fn write(&mut self, region: Region, base: u64, content: &Content, writer: Writer) {
         if region.start >= region.end {
             return;
         }
+        let unchanged: SmallVec<[Piece; 1]> = if content.steady.is_empty() {
+            SmallVec::new()
+        } else {
+            pieces_in(&self.segments, region)
+                .filter(|piece| content.leaves(&piece.segment, base))
+                .collect()
+        };
+        self.replace(region, base, content.names(), writer);
+        for mut piece in unchanged {
+            for name in content.names() {
+                insert(&mut piece.segment.names, name);
+            }
+            self.replace(piece.region(), base, piece.segment.names, writer);
+        }
+        self.touch(region);
+    }
+
+    /// The bytes of `region` hold `names` and nothing else.
+    fn replace(&mut self, region: Region, base: u64, names: NameSet, writer: Writer) {
         self.clear(region);
         let segment = Segment {
             end: region.end,
@@ -98,7 +145,6 @@ impl Machine {
             writer,
         };
         self.set((region.memory, region.start), Some(segment));
-        self.touch(region);
     }
 
     /// Adds a name to all bytes of `region`, where the bytes of that value begin.
@@ -139,12 +185,18 @@ impl Machine {
 
     /// The bytes of `region` may or may not be written so: what they hold for certain afterwards is
     /// what they hold now and would hold then.
-    pub(crate) fn weaken(&mut self, region: Region, base: u64, names: &NameSet, writer: Writer) {
+    pub(crate) fn weaken(&mut self, region: Region, base: u64, content: &Content, writer: Writer) {
+        if region.start >= region.end {
+            return;
+        }
         self.split(region.memory, region.start);
         self.split(region.memory, region.end);
+        let names = content.names();
         for piece in pieces_in(&self.segments, region).collect::<Vec<_>>() {
-            let key = (piece.memory, piece.start);
             let mut segment = piece.segment;
+            if content.leaves(&segment, base) {
+                continue;
+            }
             let before = segment.names.len();
             let same = segment.base == base;
             segment
@@ -152,7 +204,7 @@ impl Machine {
                 .retain(|name| same && names.binary_search(name).is_ok());
             if segment.names.len() < before {
                 segment.writer = writer;
-                self.set(key, Some(segment));
+                self.set((piece.memory, piece.start), Some(segment));
             }
         }
         self.touch(region);
@@ -272,7 +324,8 @@ impl Machine {
                 writer,
                 ..
             } = piece.segment;
-            self.write(region, base, names, writer);
+            self.replace(region, base, names, writer);
+            self.touch(region);
         }
     }
 

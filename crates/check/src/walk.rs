@@ -7,7 +7,7 @@ use tenure_graph::{Graph, ValueId};
 use crate::demands::Demands;
 use crate::findings::Findings;
 use crate::layout::{Layout, Spot};
-use crate::machine::{Machine, NameSet, Writer};
+use crate::machine::{Content, Machine, Writer};
 use crate::program::{Mark, Op};
 use crate::violation::{Anchor, Found, Region, Violation};
 
@@ -108,10 +108,10 @@ impl Walk<'_, '_> {
                 self.accesses += 1;
                 if let Some(spot) = self.layout.spot(item) {
                     self.alive(item, anchor, spot);
-                    let names = self.names(item, carries);
+                    let content = self.content(item, carries);
                     let writer = self.writer(item);
                     let region = spot.region;
-                    self.machine.write(region, region.start, names, writer);
+                    self.machine.write(region, region.start, &content, writer);
                 }
             }
             Op::Name { value, anchor } => {
@@ -129,10 +129,10 @@ impl Walk<'_, '_> {
                 let item = Item::Value(value);
                 if let Some(spot) = self.layout.spot(item) {
                     self.alive(item, anchor, spot);
-                    let names = self.names(item, None);
+                    let content = self.content(item, None);
                     let writer = self.writer(item);
                     let (region, base) = rest(spot.region, from);
-                    self.machine.write(region, base, names, writer);
+                    self.machine.write(region, base, &content, writer);
                 }
             }
             Op::Keep { value } => {
@@ -144,10 +144,10 @@ impl Walk<'_, '_> {
             Op::Open { value } => {
                 let item = Item::Value(value);
                 if let Some(spot) = self.layout.spot(item) {
-                    let names = self.names(item, None);
+                    let content = self.content(item, None);
                     let writer = self.writer(item);
                     let region = spot.region;
-                    self.machine.write(region, region.start, names, writer);
+                    self.machine.write(region, region.start, &content, writer);
                 }
             }
         }
@@ -162,10 +162,10 @@ impl Walk<'_, '_> {
             Op::Read { .. } | Op::Name { .. } | Op::Keep { .. } => return,
         };
         if let Some(spot) = self.layout.spot(item) {
-            let names = self.names(item, carries);
+            let content = self.content(item, carries);
             let (region, base) = rest(spot.region, from);
             let writer = Writer { item, step };
-            self.machine.weaken(region, base, &names, writer);
+            self.machine.weaken(region, base, &content, writer);
         }
     }
 
@@ -180,7 +180,7 @@ impl Walk<'_, '_> {
                 let writer = writer.unwrap_or(self.writer(Item::Value(value)));
                 let region = spot.region;
                 self.machine
-                    .write(region, region.start, NameSet::new(), writer);
+                    .write(region, region.start, &Content::default(), writer);
             }
         }
     }
@@ -234,14 +234,25 @@ impl Walk<'_, '_> {
     /// The state of a loop changes its bytes from pass to pass, so its name may stand in the
     /// state's own place alone: a copy elsewhere would keep the name when the bytes are no longer
     /// those of the state.
-    fn names(&mut self, item: Item, carries: Option<ValueId>) -> NameSet {
-        let own = self.value(item).map(|v| self.demands.names.of(v));
-        let carried = carries.map(|v| self.demands.names.of(v));
-        let carried = carried.filter(|&v| !self.demands.cells.contains(v));
-        let mut names: NameSet = own.into_iter().chain(carried).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
+    fn content(&mut self, item: Item, carries: Option<ValueId>) -> Content {
+        let mut content = Content::default();
+        if let Some(value) = self.value(item) {
+            let own = self.demands.names.of(value);
+            if self.demands.cells.contains(own) {
+                content.state = Some(own);
+            } else {
+                content.steady.push(own);
+            }
+        }
+        if let Some(value) = carries {
+            let carried = self.demands.names.of(value);
+            if !self.demands.cells.contains(carried) {
+                content.steady.push(carried);
+            }
+        }
+        content.steady.sort_unstable();
+        content.steady.dedup();
+        content
     }
 
     fn writer(&self, item: Item) -> Writer {

@@ -241,24 +241,30 @@ impl Gather<'_, '_> {
         }
     }
 
-    /// An output that every body gives the same bytes has these bytes.
+    /// An output that every body gives the same bytes has these bytes, and outputs that are given
+    /// the same as each other by every body have one name.
     fn unite_results(&mut self, owner: &Owner) {
         let bodies = self.graph.nodes[owner.node].bodies.len();
-        let mut results: FxHashMap<ValueId, (usize, Option<ValueId>)> = FxHashMap::default();
+        let mut results: FxHashMap<ValueId, Vec<ValueId>> = FxHashMap::default();
         for t in &owner.transfers {
-            if let (Point::Leave(_), Some(from), Some(to)) = (t.at, t.from, t.to) {
-                let variable = self.layout.outside[from] == Some(Outside::Variable);
-                let name = Some(self.names.of(from)).filter(|_| !variable);
-                let entry = results.entry(to).or_insert((0, name));
-                entry.0 += 1;
-                entry.1 = entry.1.filter(|_| entry.1 == name);
+            if let (Point::Leave(_), Some(from), Some(to)) = (t.at, t.from, t.to)
+                && self.layout.outside[from] != Some(Outside::Variable)
+            {
+                let name = self.names.of(from);
+                results.entry(to).or_default().push(name);
             }
         }
-        for &to in self.graph.nodes[owner.node].outputs.iter().flatten() {
-            if let Some(&(n, Some(name))) = results.get(&to)
-                && n == bodies
-            {
-                self.names.same(to, name);
+        let mut twins: FxHashMap<Vec<ValueId>, ValueId> = FxHashMap::default();
+        for to in self.graph.nodes[owner.node].outputs.iter().flatten() {
+            // Results of one output are in the order of the bodies.
+            let Some(given) = results.remove(to).filter(|g| g.len() == bodies) else {
+                continue;
+            };
+            if given.iter().all(|name| *name == given[0]) {
+                self.names.same(*to, given[0]);
+            } else {
+                let twin = *twins.entry(given).or_insert(*to);
+                self.names.same(*to, twin);
             }
         }
     }
