@@ -102,7 +102,7 @@ fn flow(graph: &Graph, table: &OpTable, schedule: &Schedule) -> Flow {
                     if let Some(to) = t.to {
                         match t.pass {
                             // Slices come together from the start of the loop to its end.
-                            Pass::Append => {
+                            Pass::Append | Pass::Put => {
                                 flow.writes[to].insert(find(node, Phase::Begin).unwrap());
                                 flow.reads[to].insert(i);
                             }

@@ -10,7 +10,7 @@
 //! Transfers at one point happen in the order of the list, one after the other.
 
 use crate::effects::OpClass;
-use crate::{Graph, NodeId, ValueId};
+use crate::{Graph, Node, NodeId, ValueId};
 
 /// When a transfer happens, seen from the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,6 +34,8 @@ pub enum Pass {
     Slice,
     /// The source is added to the target as one more slice.
     Append,
+    /// The source is written over one slice of the target; the other slices stay.
+    Put,
     /// The owner makes the bytes itself (loop counter, condition).
     Make,
     /// The owner reads the source itself (condition).
@@ -118,24 +120,33 @@ pub fn transfers(graph: &Graph, node: NodeId, class: OpClass) -> Vec<Transfer> {
                 }
             }
             OpClass::Scan => {
-                let slices = owner
-                    .attrs
-                    .int("num_scan_inputs")
-                    .and_then(|n| usize::try_from(n).ok())
-                    .unwrap_or(0);
-                let states = owner.inputs.len().saturating_sub(slices);
-                for i in 0..states {
-                    add(Point::Begin, Pass::Move, owner.input(i), owner.output(i));
+                let Some(scan) = ScanLayout::of(graph, owner) else {
+                    continue;
+                };
+                // With a batch axis the body works on the state of one item at a time.
+                let (hand_in, hand_back) = if scan.batched {
+                    add(enter, Pass::Take, owner.input(0), None);
+                    (Pass::Slice, Pass::Put)
+                } else {
+                    (Pass::Move, Pass::Move)
+                };
+                for i in 0..scan.states {
+                    let start = owner.input(scan.first + i);
+                    add(Point::Begin, Pass::Move, start, owner.output(i));
                 }
                 for i in 0..n_formal {
-                    if i < states {
-                        add(enter, Pass::Move, owner.output(i), formal(i));
+                    if i < scan.states {
+                        add(enter, hand_in, owner.output(i), formal(i));
                     } else {
-                        add(enter, Pass::Slice, owner.input(i), formal(i));
+                        add(enter, Pass::Slice, owner.input(scan.first + i), formal(i));
                     }
                 }
                 for (i, &r) in results.iter().enumerate() {
-                    let pass = if i < states { Pass::Move } else { Pass::Append };
+                    let pass = if i < scan.states {
+                        hand_back
+                    } else {
+                        Pass::Append
+                    };
                     add(leave, pass, r, owner.output(i));
                 }
             }
@@ -171,6 +182,53 @@ pub fn transfers(graph: &Graph, node: NodeId, class: OpClass) -> Vec<Transfer> {
         }
     }
     out
+}
+
+/// How many of a node's first outputs hold states that pass from one run of its body to the next.
+///
+/// A graph needs these outputs even where nobody reads them, since the states live in them.
+#[must_use]
+pub fn carried_states(graph: &Graph, node: &Node, class: OpClass) -> usize {
+    match class {
+        OpClass::Loop => node.inputs.len().saturating_sub(2),
+        OpClass::Scan => ScanLayout::of(graph, node).map_or(0, |scan| scan.states),
+        OpClass::While => node.inputs.len(),
+        _ => 0,
+    }
+}
+
+/// What the inputs of a `Scan` are.
+///
+/// Since version 9 they are the states, then what is cut into slices. In version 8 the lengths of
+/// the sequences stand before them (or nothing in their place), and everything has a batch axis:
+/// the body runs over the sequence of one item after the other. Source: the ONNX operator
+/// specification, `Scan-8` and `Scan-9`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ScanLayout {
+    /// Position of the first state.
+    pub(crate) first: usize,
+    /// Number of states.
+    pub(crate) states: usize,
+    /// Number of inputs that are cut into slices.
+    pub(crate) slices: usize,
+    /// Whether the first axis of states and slices counts the items of a batch.
+    pub(crate) batched: bool,
+}
+
+impl ScanLayout {
+    /// The layout of a node; `None` when attribute `num_scan_inputs` does not fit the inputs.
+    pub(crate) fn of(graph: &Graph, node: &Node) -> Option<Self> {
+        let batched = graph.opset(node).is_some_and(|version| version < 9);
+        let first = usize::from(batched);
+        let slices = usize::try_from(node.attrs.int("num_scan_inputs")?).ok()?;
+        let states = node.inputs.len().checked_sub(first)?.checked_sub(slices)?;
+        (slices > 0).then_some(ScanLayout {
+            first,
+            states,
+            slices,
+            batched,
+        })
+    }
 }
 
 /// Which input of the owner a body's input node stands for.

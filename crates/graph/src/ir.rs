@@ -316,6 +316,15 @@ impl Graph {
         value.shape.as_ref()?.bytes(value.dtype)
     }
 
+    /// The version of the operator set that a node's operator is of: the highest one that the
+    /// model lists for its domain, `None` where it lists none.
+    #[must_use]
+    pub fn opset(&self, node: &Node) -> Option<i64> {
+        let domain = domain_key(&node.domain);
+        let versions = self.opsets.iter().filter(|(d, _)| domain_key(d) == domain);
+        versions.map(|&(_, version)| version).max()
+    }
+
     /// A name of a value that is unique in the whole graph: its own in the root, and
     /// `SUBGRAPH/NAME` below.
     #[must_use]
@@ -351,6 +360,12 @@ impl Node {
     pub fn input(&self, i: usize) -> Option<ValueId> {
         self.inputs.get(i).copied().flatten()
     }
+}
+
+/// One spelling for each domain of operators: the default one of ONNX has two.
+#[must_use]
+pub(crate) fn domain_key(domain: &str) -> &str {
+    if domain == "ai.onnx" { "" } else { domain }
 }
 
 /// Whether a node of this type runs nothing, so that it is on no stream unless its file says so.

@@ -117,8 +117,10 @@ impl Sweep<'_> {
         let begin = self.schedule.first(node);
         let transfers = transfers(self.graph, node, class);
         for value in self.graph.nodes[node].inputs.iter().copied().flatten() {
-            let sliced = |t: &Transfer| t.from == Some(value) && t.pass == Pass::Slice;
-            let whole = self.plain || class == OpClass::Opaque || transfers.iter().any(sliced);
+            // What each pass looks at again is read to the end.
+            let in_parts =
+                |t: &Transfer| t.from == Some(value) && matches!(t.pass, Pass::Slice | Pass::Take);
+            let whole = self.plain || class == OpClass::Opaque || transfers.iter().any(in_parts);
             self.read(value, node, if whole { end } else { begin });
         }
         if self.plain {
@@ -190,7 +192,7 @@ impl Sweep<'_> {
         let step = |at: Point| self.point(producer, at);
         for t in all.iter().filter(|t| t.to == Some(value)) {
             match (t.pass, t.at) {
-                (Pass::Append, _) => add(begin, end),
+                (Pass::Append | Pass::Put, _) => add(begin, end),
                 (_, Point::Begin) => {
                     let until = all
                         .iter()

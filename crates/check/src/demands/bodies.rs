@@ -286,6 +286,10 @@ impl Gather<'_, '_> {
                         state.formals.push(to);
                     }
                 }
+                // A state that is put together slice by slice is no one value handed on.
+                Point::Leave(_) if t.pass == Pass::Put => {
+                    states.remove(&to);
+                }
                 Point::Leave(_) => {
                     if let Some(state) = states.get_mut(&to) {
                         state.results.push(from);
@@ -341,14 +345,14 @@ impl Gather<'_, '_> {
         let Some(region) = self.region(Item::Value(to)) else {
             return;
         };
-        if t.pass == Pass::Append {
+        if matches!(t.pass, Pass::Append | Pass::Put) {
             // The slices that are there already must have stayed.
             self.read(Item::Value(to), Anchor::State);
         }
         let mut source = None;
         for &item in sources.iter().flatten() {
             let same = self.coincide(reader, item, Item::Value(to), region);
-            if same && matches!(t.pass, Pass::Slice | Pass::Append) {
+            if same && matches!(t.pass, Pass::Slice | Pass::Append | Pass::Put) {
                 self.findings.push(Violation::PartialOverlap {
                     site: self.findings.site(self.step, reader),
                     from: self.findings.item(item),
@@ -368,7 +372,7 @@ impl Gather<'_, '_> {
                 value: to,
                 anchor: handover,
             }),
-            (Pass::Slice | Pass::Make | Pass::Take, _) => {
+            (Pass::Slice | Pass::Put | Pass::Make | Pass::Take, _) => {
                 self.write(Item::Value(to), handover, None);
             }
         }

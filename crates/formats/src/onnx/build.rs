@@ -9,7 +9,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tenure_graph::effects::{OpClass, OpTable};
+use tenure_graph::control::carried_states;
+use tenure_graph::effects::OpTable;
 use tenure_graph::{
     Attr, CONST_OP, DType, Dialect, Graph, NodeId, Shape, SubgraphId, Tensor, ValueId,
 };
@@ -382,7 +383,8 @@ impl<'m> Builder<'m> {
         node: NodeId,
         proto: &'m pb::NodeProto,
     ) -> Result<(), FormatError> {
-        let carried = carried_states(self.table.class(&self.graph, node), &self.graph, node);
+        let class = self.table.class(&self.graph, node);
+        let carried = carried_states(&self.graph, &self.graph.nodes[node], class);
         for i in 0..proto.output.len().max(carried) {
             let name = proto.output.get(i).map_or("", String::as_str);
             if name.is_empty() {
@@ -480,19 +482,4 @@ pub(super) fn deeper(depth: usize) -> Result<usize, Problem> {
         return Err(Problem::TooDeep(MAX_DEPTH));
     }
     Ok(depth + 1)
-}
-
-/// How many of a loop's first outputs hold its states: they exist even where nobody reads them.
-fn carried_states(class: OpClass, graph: &Graph, node: NodeId) -> usize {
-    let node = &graph.nodes[node];
-    match class {
-        OpClass::Loop => node.inputs.len().saturating_sub(2),
-        OpClass::Scan => {
-            let slices = node.attrs.int("num_scan_inputs").unwrap_or(0);
-            let slices = usize::try_from(slices).unwrap_or(usize::MAX);
-            node.inputs.len().saturating_sub(slices)
-        }
-        OpClass::While => node.inputs.len(),
-        _ => 0,
-    }
 }

@@ -1,4 +1,4 @@
-//! Random ONNX graphs: opset 17, captures by name, `If`, `Loop` and `Scan`.
+//! Random ONNX graphs: captures by name, `If`, `Loop` and `Scan`. Opset 17, or 8 for its `Scan`.
 
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
@@ -17,7 +17,8 @@ use crate::{
 /// None but those of `u`.
 pub fn onnx(u: &mut Unstructured<'_>, size: Size) -> Result<Graph> {
     let mut graph = Graph::new("random", Dialect::Onnx, "main");
-    graph.opsets.push((Arc::from(""), 17));
+    let opset = if u.ratio(1, 4)? { 8 } else { 17 };
+    graph.opsets.push((Arc::from(""), opset));
     let root = graph.root;
     let mut b = Builder {
         u,
@@ -491,22 +492,32 @@ impl Builder<'_, '_> {
     }
 
     fn scan(&mut self, at: SubgraphId, depth: usize) -> Result<()> {
-        let Some(first) = self.choose(|(_, s)| s.first().is_some_and(|&n| n > 0))? else {
+        // Up to opset 8 all has a batch axis, and the lengths of the sequences stand before.
+        let batched = self.graph.opsets[0].1 < 9;
+        let axes = if batched { 2 } else { 1 };
+        let cut = |(_, s): &Type| s.len() >= axes && !s[..axes].contains(&0);
+        let Some(first) = self.choose(cut)? else {
             return Ok(());
         };
-        let length = self.type_of(first).1[0];
+        let outer = self.type_of(first).1[..axes].to_vec();
         let mut sliced = vec![first];
         if self.u.arbitrary()? {
-            sliced.extend(self.choose(|(_, s)| s.first() == Some(&length))?);
+            sliced.extend(self.choose(|(_, s)| s.starts_with(&outer))?);
         }
-        let states = self.states()?;
-        let types: Vec<Type> = states.iter().map(|&s| self.type_of(s)).collect();
-        let slices = sliced.iter().map(|&v| {
-            let (dtype, shape) = self.type_of(v);
-            (dtype, shape[1..].to_vec())
-        });
+        let mut states = self.states()?;
+        let batch = outer[..axes - 1].to_vec();
+        states.retain(|&s| self.type_of(s).1.starts_with(&batch));
+        let inner = |(dtype, shape): Type, axes: usize| (dtype, shape[axes..].to_vec());
+        let types: Vec<Type> = (states.iter())
+            .map(|&s| inner(self.type_of(s), batch.len()))
+            .collect();
+        let slices = sliced.iter().map(|&v| inner(self.type_of(v), axes));
         let formals: Vec<Type> = types.iter().cloned().chain(slices).collect();
-        let inputs: Vec<_> = states.iter().chain(&sliced).copied().map(Some).collect();
+        let mut inputs = Vec::new();
+        if batched {
+            inputs.push(self.choose_typed(&(DType::I64, batch.clone()))?);
+        }
+        inputs.extend(states.iter().chain(&sliced).copied().map(Some));
         let node = self.node(at, "Scan", &inputs);
         let count = Attr::Int(i64::try_from(sliced.len()).unwrap_or(1));
         self.graph.nodes[node].attrs.set("num_scan_inputs", count);
@@ -518,11 +529,11 @@ impl Builder<'_, '_> {
             }
             Ok(results)
         })?;
-        for ty in &types {
-            self.output(node, ty.clone());
+        for (dtype, shape) in &types {
+            self.output(node, (*dtype, [&*batch, &**shape].concat()));
         }
         for (dtype, shape) in &results[types.len()..] {
-            self.output(node, (*dtype, [&[length], &**shape].concat()));
+            self.output(node, (*dtype, [&*outer, &**shape].concat()));
         }
         Ok(())
     }

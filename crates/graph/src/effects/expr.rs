@@ -173,12 +173,8 @@ impl Fact {
     fn look_up(&self, scope: &Scope<'_>, default: Option<i128>) -> Option<i128> {
         match self {
             Fact::Opset => {
-                let domain = super::domain_key(&scope.node.domain);
-                let versions = &scope.graph.opsets;
-                let found = versions
-                    .iter()
-                    .find(|(d, _)| super::domain_key(d) == domain);
-                found.map(|&(_, version)| i128::from(version)).or(default)
+                let found = scope.graph.opset(scope.node);
+                found.map(i128::from).or(default)
             }
             Fact::Attr(name, which) => match scope.node.attrs.get(name) {
                 None | Some(Attr::Null) => default,

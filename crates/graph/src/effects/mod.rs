@@ -37,6 +37,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::sync::{Arc, LazyLock};
 
+use crate::ir::domain_key;
 use crate::{Dialect, Graph, Node, NodeId};
 use row::Row;
 
@@ -257,11 +258,6 @@ impl OpTable {
             class => class,
         }
     }
-}
-
-/// The spelling of a domain in the table: the default one of ONNX has two.
-fn domain_key(domain: &str) -> &str {
-    if domain == "ai.onnx" { "" } else { domain }
 }
 
 const STRUCTURE: &str = include_str!("../ops/structure.toml");

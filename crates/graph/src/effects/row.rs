@@ -7,8 +7,9 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use toml::{Spanned, Table};
 
+use super::OpClass;
 use super::expr::{Condition, Expr};
-use super::{OpClass, domain_key};
+use crate::ir::domain_key;
 
 /// What is wrong with a table of operators.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

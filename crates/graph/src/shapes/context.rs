@@ -33,7 +33,7 @@ pub(super) type Rule = fn(&mut Context<'_>) -> Answer;
 pub(super) struct Context<'a> {
     /// The node.
     pub(super) node: &'a Node,
-    /// Version of its operator set.
+    /// Version of its operator set; the newest where the model does not say.
     pub(super) opset: i64,
     /// Shapes and contents of its inputs, by position.
     pub(super) tensors: Vec<Option<SymTensor>>,

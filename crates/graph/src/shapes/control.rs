@@ -11,6 +11,7 @@ use super::ShapeWarning;
 use super::context::resolve_axis;
 use super::fact::{self, Element, Fact};
 use super::walk::Walk;
+use crate::control::ScanLayout;
 use crate::dim_expr;
 use crate::effects::OpClass;
 use crate::{DType, NodeId, SubgraphId};
@@ -123,40 +124,38 @@ impl Walk<'_> {
         self.set_outputs(node, outputs);
     }
 
-    /// ONNX `Scan` (from version 9 on): states, then inputs that are cut into slices.
+    /// ONNX `Scan`: states, then inputs that are cut into slices. In version 8 all of them are
+    /// cut along a batch axis before.
     fn scan(&mut self, node: NodeId, depth: u32) {
         let owner = &self.graph.nodes[node];
-        let n_slices = owner.attrs.int("num_scan_inputs").unwrap_or(0);
-        let n_slices = usize::try_from(n_slices).unwrap_or(0);
-        let Some(body) = owner.bodies.first().map(|b| b.graph) else {
-            return self.fall_back(node);
-        };
-        // Version 8 has a batch dimension and sequence lengths, and another way of counting.
-        if n_slices == 0 || n_slices > owner.inputs.len() || self.has_sequence_lengths(node) {
+        let body = owner.bodies.first().map(|b| b.graph);
+        let (Some(body), Some(layout)) = (body, ScanLayout::of(self.graph, owner)) else {
             return self.opaque(node, depth);
-        }
-        let n_states = owner.inputs.len() - n_slices;
+        };
+        // Version 8 knows no attributes for axes: it cuts along the one behind the batch axis.
         let axes = |name: &str, k: usize| {
-            let axes = owner.attrs.ints(name);
+            let axes = owner.attrs.ints(name).filter(|_| !layout.batched);
             axes.and_then(|a| a.get(k).copied()).unwrap_or(0)
         };
+        let mut batch = None;
         let mut length = None;
-        let slices: Facts = (0..n_slices)
+        let mut item = |fact: Fact| {
+            if layout.batched {
+                cut(&fact, 0, &mut batch)
+            } else {
+                Some(fact)
+            }
+        };
+        let slices: Facts = (0..layout.slices)
             .map(|k| {
-                let fact = self.input(node, n_states + k)?.shape_only();
-                let Some(mut dims) = fact.dims() else {
-                    return Some(fact);
-                };
-                let axis = resolve_axis(axes("scan_input_axes", k), dims.len()).ok()?;
-                let cut = dims.remove(axis);
-                if dim_expr::constant(&cut).is_some() || length.is_none() {
-                    length = Some(cut);
-                }
-                let tensor = SymTensor::from_shape(dims);
-                Some(Fact { tensor, ..fact })
+                let fact = self.input(node, layout.first + layout.states + k)?;
+                let fact = item(fact.shape_only())?;
+                cut(&fact, axes("scan_input_axes", k), &mut length)
             })
             .collect();
-        let starts: Facts = (0..n_states).map(|i| self.input(node, i)).collect();
+        let starts: Facts = (0..layout.states)
+            .map(|i| item(self.input(node, layout.first + i)?))
+            .collect();
         let mut passes = Passes {
             depth,
             formals: &|states: &[Option<Fact>]| states.iter().chain(&slices).cloned().collect(),
@@ -165,21 +164,17 @@ impl Walk<'_> {
         let (states, results) = self.fixpoint(&mut passes, body, starts);
         let length = length.unwrap_or_else(|| self.symbols.gen_positive());
         let mut outputs = states;
-        for (k, result) in results.into_iter().skip(n_states).enumerate() {
+        for (k, result) in results.into_iter().skip(layout.states).enumerate() {
             let axis = axes("scan_output_axes", k);
             outputs.push(result.map(|f| stacked(&f, axis, &length)));
         }
+        if layout.batched {
+            let batch = batch.unwrap_or_else(|| self.symbols.gen_positive());
+            for output in outputs.iter_mut().flatten() {
+                *output = stacked(output, 0, &batch);
+            }
+        }
         self.set_outputs(node, outputs);
-    }
-
-    /// Whether a `Scan` is of version 8, where a further input stands before the states.
-    fn has_sequence_lengths(&self, node: NodeId) -> bool {
-        let owner = &self.graph.nodes[node];
-        let formals = owner
-            .bodies
-            .first()
-            .map(|b| self.graph.subgraphs[b.graph].inputs.len());
-        formals.is_some_and(|n| n < owner.inputs.len())
     }
 
     /// Runs a loop's body until its states no longer change. Returns what holds of each state at
@@ -302,6 +297,24 @@ struct Passes<'a> {
     formals: &'a dyn Fn(&[Option<Fact>]) -> Facts,
     /// Which of the body's results is the first state.
     first_result: usize,
+}
+
+/// What holds of each slice along an axis. The number of slices goes into `count`, unless that is
+/// known better.
+fn cut(whole: &Fact, axis: i64, count: &mut Option<SymExpr>) -> Option<Fact> {
+    let Some(mut dims) = whole.dims() else {
+        return Some(whole.shape_only());
+    };
+    let axis = resolve_axis(axis, dims.len()).ok()?;
+    let found = dims.remove(axis);
+    if dim_expr::constant(&found).is_some() || count.is_none() {
+        *count = Some(found);
+    }
+    let tensor = SymTensor::from_shape(dims);
+    Some(Fact {
+        tensor,
+        ..whole.shape_only()
+    })
 }
 
 /// What holds of slices put side by side along a new axis.

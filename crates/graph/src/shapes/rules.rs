@@ -23,6 +23,7 @@ mod text;
 mod train;
 
 use super::context::Rule;
+use crate::ir::domain_key;
 
 /// The rule for an operator, if there is one.
 pub(super) fn find(domain: &str, op: &str) -> Option<Rule> {
@@ -52,12 +53,4 @@ pub(super) fn find(domain: &str, op: &str) -> Option<Rule> {
         _ => &[],
     };
     families.iter().find_map(|find| find(op))
-}
-
-/// One spelling for each domain: the default one has two.
-pub(super) fn domain_key(domain: &str) -> &str {
-    match domain {
-        "ai.onnx" => "",
-        domain => domain,
-    }
 }

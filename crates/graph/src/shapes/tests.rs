@@ -383,6 +383,38 @@ fn a_scan_cuts_and_stacks() {
 }
 
 #[test]
+fn a_scan_of_version_8_cuts_a_batch_first() {
+    let mut b = Build::new();
+    b.graph.opsets = vec![("".into(), 8)];
+    let root = b.root();
+    let start = b.input(root, "start", DType::F32, &["n", "4"]);
+    let xs = b.input(root, "xs", DType::F32, &["n", "seq", "4"]);
+    let ys = b.input(root, "ys", DType::F32, &["2", "7", "2", "4"]);
+    let attrs = [
+        ("num_scan_inputs", Attr::Int(2)),
+        // Attributes of later versions, which this one does not know.
+        ("scan_input_axes", list(&[1, 1])),
+        ("scan_output_axes", list(&[-1])),
+    ];
+    let owner = b.node(root, "Scan", &[start, xs, ys], &attrs);
+    b.graph.nodes[owner].inputs.insert(0, None);
+    let outputs: Vec<ValueId> = (0..2).map(|_| b.output(owner)).collect();
+    let body = b.graph.add_subgraph(owner, "body", "body");
+    let state = b.graph.add_input(body, "state", DType::Unknown, None);
+    let x = b.graph.add_input(body, "x", DType::Unknown, None);
+    let y = b.graph.add_input(body, "y", DType::Unknown, None);
+    let sum = b.node(body, "Add", &[state, x], &[]);
+    let sum = b.output(sum);
+    let wide = b.node(body, "Add", &[x, y], &[]);
+    let wide = b.output(wide);
+    b.graph.add_results(body, "r", [Some(sum), Some(wide)]);
+    b.check(sum, "float32[4]");
+    b.check(wide, "float32[2, 4]");
+    b.check(outputs[0], "float32[2, 4]");
+    b.check(outputs[1], "float32[2, 7, 2, 4]");
+}
+
+#[test]
 fn loops_in_loops_end_soon() {
     // Each loop wants several passes over the one inside it.
     let mut b = Build::new();

@@ -157,7 +157,7 @@ impl Walk<'_> {
         }
         let mut context = Context {
             node,
-            opset: opset(graph, &node.domain),
+            opset: graph.opset(node).unwrap_or(i64::MAX),
             tensors,
             types,
             extras,
@@ -368,14 +368,6 @@ fn op_label(graph: &Graph, node: NodeId) -> String {
     } else {
         format!("{}.{}", node.domain, node.op)
     }
-}
-
-/// The version of a domain's operators that a model asks for; the newest, where it lists several
-/// or forgets to say.
-fn opset(graph: &Graph, domain: &str) -> i64 {
-    let same = |d: &str| rules::domain_key(d) == rules::domain_key(domain);
-    let versions = graph.opsets.iter().filter(|(d, _)| same(d));
-    versions.map(|(_, v)| *v).max().unwrap_or(i64::MAX)
 }
 
 /// Writes what was found into the graph; returns the contents that are known.

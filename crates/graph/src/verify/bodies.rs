@@ -6,7 +6,8 @@
 //! 18. A loop has a trip count, a condition and one body. The body takes a counter, a condition
 //!     and the states, and gives a condition, the states and perhaps collected values. The outputs
 //!     of the states exist.
-//! 19. A scan has one body, which takes as many values as the node does, at least one of them in
+//! 19. A scan has one body, which takes as many values as the node does (in version 8, where the
+//!     lengths of the sequences are an input of the node alone, one less), at least one of them in
 //!     slices (`num_scan_inputs`), and gives the states and perhaps collected values. The outputs
 //!     of the states exist.
 //! 20. A `While` has one body in the role `cond`, which gives one value, and one other body. It
@@ -14,7 +15,7 @@
 //! 21. Nodes of all other classes that have no bodies by nature have none.
 
 use super::{Broken, Check};
-use crate::control::{input_index, result_index};
+use crate::control::{ScanLayout, input_index, result_index};
 use crate::effects::{OpClass, OpTable};
 use crate::{Body, Graph, Node, NodeId};
 
@@ -120,13 +121,12 @@ impl Check<'_> {
         let [body] = &node.bodies[..] else {
             return self.fail(19, self.node(id), "a scan has one body");
         };
-        let slices = node.attrs.int("num_scan_inputs");
-        let slices = slices.and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-        match node.inputs.len().checked_sub(slices) {
-            Some(states) if slices > 0 => {
-                self.carried(19, id, body, 0, states, node.inputs.len());
+        match ScanLayout::of(self.graph, node) {
+            Some(scan) => {
+                let inputs = scan.states + scan.slices;
+                self.carried(19, id, body, 0, scan.states, inputs);
             }
-            _ => {
+            None => {
                 let problem = "\"num_scan_inputs\" is at least 1 and at most the number of inputs";
                 self.fail(19, self.node(id), problem);
             }

@@ -227,11 +227,13 @@ fn bodies(text: &str) -> String {
 
 #[test]
 fn bodies_that_do_not_fit() {
-    let onnx = |node: &str| {
+    let model = |opsets: &str, node: &str| {
         bodies(&format!(
-            "model m onnx graph ^g {{ %c: bool[] = Data() %n: int64[] = Data() %s: float32[2] = Data()\n {node} }}"
+            "model m onnx {opsets} graph ^g {{ %c: bool[] = Data() %n: int64[] = Data() %s: float32[2] = Data()\n {node} }}"
         ))
     };
+    let onnx = |node: &str| model("", node);
+    let old = |node: &str| model("opsets [\"ai.onnx\" 8]", node);
     let ge = |node: &str| {
         bodies(&format!(
             "model m graph ^g {{ %c: bool[] = Data() %s: float32[2] = Data()\n {node} }}"
@@ -340,6 +342,27 @@ fn bodies_that_do_not_fit() {
                 body(1, "%i0")
             )),
             "has 1 inputs, node \"y\" asks for 2 (graph rule 19)",
+        ),
+        (
+            old(&format!(
+                "%y: {s} = Scan(_, %s, %s) {{num_scan_inputs = 1}}\n {}",
+                body(2, "%i0")
+            )),
+            "fits",
+        ),
+        (
+            old(&format!(
+                "%y: {s} = Scan(%n, %s, %s) {{num_scan_inputs = 1}}\n {}",
+                body(3, "%i0, %i1")
+            )),
+            "has 3 inputs, node \"y\" asks for 2 (graph rule 19)",
+        ),
+        (
+            old(&format!(
+                "%y: {s} = Scan(%n, %s, %s) {{num_scan_inputs = 3}}\n {}",
+                body(2, "%i0")
+            )),
+            "\"num_scan_inputs\" is at least 1",
         ),
         (
             ge(&format!(

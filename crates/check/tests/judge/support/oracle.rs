@@ -652,6 +652,14 @@ impl Machine<'_, '_> {
                     let content = self.fresh();
                     self.define(to, content);
                 }
+                Pass::Put => {
+                    if items.iter().any(|i| near(&i)) {
+                        self.fail(format!("what is put into {to} lies in it"));
+                    }
+                    self.read(Item::Value(to), to);
+                    let content = self.fresh();
+                    self.define(to, content);
+                }
                 Pass::Slice | Pass::Make | Pass::Take => {
                     if items.iter().any(|i| near(&i)) {
                         self.fail(format!("slice {to} lies in its source"));

@@ -234,6 +234,19 @@ fn states_of_loops_exist_even_where_nobody_reads_them() {
         .graph("body", body);
     let text = show(&read(&g.model(17)));
     assert!(text.contains("Scan(h0, xs) -> Scan_:0, ys"), "{text}");
+
+    // Version 8: the lengths of the sequences come first and are no state.
+    let mut body = graph("body", &["h", "x_t"], &["h2", "y_t"]);
+    body.node("Add", &["h", "x_t"], &["h2"]);
+    body.node("Neg", &["h2"], &["y_t"]);
+    let mut g = graph("main", &[], &["ys"]);
+    g.input("h0", DType::F32, "2, 4");
+    g.input("xs", DType::F32, "2, steps, 4");
+    g.node("Scan", &["", "h0", "xs"], &["", "ys"])
+        .int("num_scan_inputs", 1)
+        .graph("body", body);
+    let text = show(&read(&g.model(8)));
+    assert!(text.contains("Scan(-, h0, xs) -> Scan_:0, ys"), "{text}");
 }
 
 #[test]
