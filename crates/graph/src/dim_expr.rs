@@ -33,15 +33,17 @@ impl DimExpr {
     ///
     /// A text that is no such formula is one name as a whole (`batch size`). `None` for an empty
     /// text and for one that holds a NUL character.
+    ///
+    /// What is read is printed and read the same.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if text.is_empty() || text.contains('\0') {
             return None;
         }
-        let expr = parse::formula(text).unwrap_or_else(|| name(text));
+        let expr = parse::formula(text).and_then(settle);
         Some(DimExpr {
-            expr: simplify(expr),
+            expr: expr.unwrap_or_else(|| name(text)),
         })
     }
 
@@ -92,11 +94,17 @@ impl PartialEq for DimExpr {
 impl fmt::Display for DimExpr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.expr {
-            // Alone, a name of any characters parses back as it is.
-            SymExpr::Var(symbol) if constant(&self.expr).is_none() => f.write_str(&symbol.name),
+            // Alone, a name parses back as it is, unless it looks like something else.
+            SymExpr::Var(symbol) if is_read_as_name(&symbol.name) => f.write_str(&symbol.name),
             expr => write_sum(f, expr),
         }
     }
+}
+
+/// Whether a text is read as the name that it is.
+fn is_read_as_name(text: &str) -> bool {
+    // To a shape, this mark is a dimension without a name.
+    text != "?" && DimExpr::parse(text).is_some_and(|e| e.as_name() == Some(text))
 }
 
 /// A symbol for a dimension of the model.
@@ -220,6 +228,36 @@ pub(crate) fn simplify(expr: SymExpr) -> SymExpr {
     expr.simplify()
 }
 
+/// How often a formula is simplified anew before it is taken for none.
+const MAX_ROUNDS: usize = 16;
+
+/// Simplifies a formula until it stays the same when it is printed, read and simplified again:
+/// once is not enough, since the order of terms depends on how they were grouped. Where forms
+/// follow each other in a circle, it is the first of them in the order of texts. `None` for a
+/// formula whose simplified form is too long or too deep to be read.
+fn settle(expr: SymExpr) -> Option<SymExpr> {
+    let mut expr = simplify(expr);
+    if matches!(expr, SymExpr::Var(_) | SymExpr::Value(_)) {
+        return Some(expr);
+    }
+    let mut forms: Vec<(String, SymExpr)> = Vec::new();
+    for _ in 0..MAX_ROUNDS {
+        let form = DimExpr { expr };
+        let text = form.to_string();
+        expr = form.expr;
+        if let Some(first) = forms.iter().position(|(t, _)| *t == text) {
+            let mut circle = forms.split_off(first);
+            // Of two formulas that print the same, the one that was read.
+            circle[0].1 = expr;
+            return circle.into_iter().min_by(|a, b| a.0.cmp(&b.0)).map(|f| f.1);
+        }
+        let next = simplify(parse::formula(&text)?);
+        forms.push((text, expr));
+        expr = next;
+    }
+    None
+}
+
 /// An upper bound of every constant that simplifying the expression can make.
 pub(crate) fn magnitude(expr: &SymExpr) -> u128 {
     match expr {
@@ -320,6 +358,8 @@ fn write_atom(f: &mut fmt::Formatter<'_>, expr: &SymExpr) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Dim;
+    use arbitrary::{Result, Unstructured};
 
     #[test]
     fn formulas_evaluate() {
@@ -362,6 +402,75 @@ mod tests {
             let printed = expr.to_string();
             assert_eq!(DimExpr::parse(&printed), Some(expr), "{text} -> {printed}");
         }
+    }
+
+    #[test]
+    fn what_is_read_prints_and_reads_the_same() {
+        /// Any formula, and some that are none.
+        fn formula(u: &mut Unstructured<'_>, depth: u32) -> Result<String> {
+            let mut inner = || formula(u, depth.saturating_sub(1));
+            let (a, b) = if depth > 0 {
+                (inner()?, inner()?)
+            } else {
+                (String::new(), String::new())
+            };
+            let leaves = [
+                "a",
+                "b",
+                "J",
+                "n",
+                "0",
+                "1",
+                "2",
+                "7",
+                "21",
+                "2147483647",
+                "9000000000",
+                "18446744073709551615",
+                "\"a+b\"",
+                "\" c\"",
+                "\"?\"",
+                "\"\\\"\"",
+                "x y",
+                "?",
+            ];
+            Ok(match u.int_in_range(0..=if depth > 0 { 12 } else { 2 })? {
+                0..=2 => (*u.choose(&leaves)?).to_owned(),
+                3 => format!("-{a}"),
+                4 => format!("({a})"),
+                5 => format!("{a} + {b}"),
+                6 => format!("{a} - {b}"),
+                7 => format!("({a}) * ({b})"),
+                8 => format!("({a})/({b})"),
+                9 => format!("max({a}, {b})"),
+                10 => format!("min({a}, {b})"),
+                11 => format!("ceil_div({a}, {b})"),
+                _ => format!("broadcast({a}, {b})"),
+            })
+        }
+        arbtest::arbtest(|u| {
+            let text = formula(u, 5)?;
+            let read = Dim::parse(&text);
+            let printed = read.to_string();
+            assert_eq!(Dim::parse(&printed), read, "{text} -> {printed}");
+            if let Dim::Formula(formula) = &read {
+                assert_eq!(
+                    DimExpr::parse(&printed).as_ref(),
+                    Some(&**formula),
+                    "{text}"
+                );
+            }
+            Ok(())
+        })
+        .budget_ms(1000);
+        // One form after another, and none the last.
+        for text in ["n -J+21", "\"a+b\"", "\"?\"", "\" a\""] {
+            let read = Dim::parse(text);
+            assert_eq!(Dim::parse(&read.to_string()), read, "{text}");
+        }
+        // Too long when it is printed with its spaces, so it is a name.
+        let long = vec!["a"; 200].join("/");
+        assert_eq!(DimExpr::parse(&long).unwrap().as_name(), Some(&*long));
     }
 
     #[test]
