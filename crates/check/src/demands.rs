@@ -56,9 +56,11 @@ pub(crate) fn gather(
         handed: FxHashMap::default(),
         unplaced: FxHashSet::default(),
         stack: Vec::new(),
+        closed: Vec::new(),
         step: 0,
     };
     gather.run();
+    gather.unite();
     Demands {
         program: gather.program,
         names: gather.names,
@@ -84,7 +86,10 @@ struct Gather<'g, 'a> {
     handed: FxHashMap<(NodeId, ValueId), SmallVec<[Item; 1]>>,
     /// Values that were found to have no memory.
     unplaced: FxHashSet<ValueId>,
+    /// Nodes with bodies that are open.
     stack: Vec<Owner>,
+    /// Nodes with bodies that have ended, in that order.
+    closed: Vec<Owner>,
     step: u32,
 }
 
@@ -314,9 +319,14 @@ impl Gather<'_, '_> {
 
     /// `to` has the bytes of `from` in every run, if `from` cannot change behind its back.
     fn same(&mut self, to: ValueId, from: ValueId) {
-        if self.layout.outside[from] != Some(Outside::Variable) {
+        if !self.is_variable(from) {
             self.names.same(to, from);
         }
+    }
+
+    /// Whether a value is a name of a variable, whose bytes are those of the moment.
+    fn is_variable(&self, value: ValueId) -> bool {
+        self.layout.outside[value] == Some(Outside::Variable)
     }
 
     fn node(&mut self, id: NodeId) {

@@ -123,6 +123,7 @@ impl Program {
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     parent: Vec<ValueId>,
+    united: usize,
 }
 
 impl Names {
@@ -130,7 +131,13 @@ impl Names {
     pub(crate) fn new(values: impl Iterator<Item = ValueId>) -> Self {
         Names {
             parent: values.collect(),
+            united: 0,
         }
+    }
+
+    /// How often two trees became one.
+    pub(crate) fn united(&self) -> usize {
+        self.united
     }
 
     /// The name of a value's bytes.
@@ -147,12 +154,12 @@ impl Names {
         }
     }
 
-    /// `value` has the bytes of `source`. A value is told so at most once, and after its source
-    /// was made; so there are no cycles.
+    /// `value` has the bytes of `source`, and so has all that has the bytes of `value`.
     pub(crate) fn same(&mut self, value: ValueId, source: ValueId) {
-        let root = self.of(source);
-        if root != value {
-            self.parent[value.as_u32() as usize] = root;
+        let (tree, root) = (self.of(value), self.of(source));
+        if tree != root {
+            self.parent[tree.as_u32() as usize] = root;
+            self.united += 1;
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::findings::Findings;
 use crate::layout::{Layout, Spot};
 use crate::machine::{Content, Machine, Writer};
 use crate::program::{Mark, Op};
-use crate::violation::{Anchor, Found, Region, Violation};
+use crate::violation::{Anchor, Found, Outside, Region, Violation};
 
 /// Runs the program; what is wrong goes to `findings`. Returns the number of accesses.
 pub(crate) fn run(
@@ -195,7 +195,7 @@ impl Walk<'_, '_> {
         if anchor != Anchor::State {
             self.alive(item, anchor, spot);
         }
-        let name = self.demands.names.of(value);
+        let name = self.bytes_of(item, value);
         if let Some((wrong, writer)) = self.machine.wrong(spot.region, name) {
             let found = writer.map_or(Found::Nothing, |w| Found::Item {
                 item: self.findings.item(w.item),
@@ -220,6 +220,18 @@ impl Walk<'_, '_> {
         }
     }
 
+    /// The name of the bytes of an item that has those of `value`. Copies of a variable have names
+    /// of their own, beyond those of the values: each has the bytes of the moment when it was made.
+    fn bytes_of(&mut self, item: Item, value: ValueId) -> ValueId {
+        match item {
+            Item::Copy(k) if self.layout.outside[value] == Some(Outside::Variable) => {
+                let values = u32::try_from(self.graph.values.len()).unwrap_or(u32::MAX);
+                ValueId::from_u32(values.saturating_add(k).min(u32::MAX - 1))
+            }
+            _ => self.demands.names.of(value),
+        }
+    }
+
     /// The value whose bytes an item has; `None` for workspaces.
     fn value(&self, item: Item) -> Option<ValueId> {
         match item {
@@ -237,7 +249,7 @@ impl Walk<'_, '_> {
     fn content(&mut self, item: Item, carries: Option<ValueId>) -> Content {
         let mut content = Content::default();
         if let Some(value) = self.value(item) {
-            let own = self.demands.names.of(value);
+            let own = self.bytes_of(item, value);
             if self.demands.cells.contains(own) {
                 content.state = Some(own);
             } else {

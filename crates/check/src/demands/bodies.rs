@@ -10,7 +10,7 @@ use tenure_graph::{NodeId, SubgraphId, ValueId};
 
 use super::Gather;
 use crate::program::{Mark, Op, Repeat};
-use crate::violation::{Anchor, Outside, Violation};
+use crate::violation::{Anchor, Violation};
 
 /// A node with bodies between its first and its last step.
 pub(super) struct Owner {
@@ -222,21 +222,39 @@ impl Gather<'_, '_> {
             self.program.held.push((item, span));
         }
         match owner.class {
-            OpClass::Call => self.unite_results(&owner),
+            OpClass::Call => {}
             OpClass::Branch => {
-                self.unite_results(&owner);
                 let bodies = self.graph.nodes[owner.node].bodies.len();
                 let ways = u32::try_from(bodies).unwrap_or(u32::MAX);
                 self.program.marks.insert(self.step, Mark::Join(ways));
             }
             _ => {
-                self.unite_states(&owner);
                 self.program.marks.insert(self.step, Mark::Until);
                 let repeat = Repeat {
                     end: self.step,
-                    kept: owner.kept,
+                    kept: owner.kept.clone(),
                 };
                 self.program.repeats.insert(owner.begin, repeat);
+            }
+        }
+        self.closed.push(owner);
+    }
+
+    /// Finds out what nodes with bodies give back unchanged. That a loop never changes a state
+    /// shows at its end, and then more may be known of what stands inside: so this is done until
+    /// nothing is new, which takes no more rounds than there are levels of nesting.
+    pub(super) fn unite(&mut self) {
+        let owners = std::mem::take(&mut self.closed);
+        loop {
+            let known = self.names.united();
+            for owner in &owners {
+                match owner.class {
+                    OpClass::Call | OpClass::Branch => self.unite_results(owner),
+                    _ => self.unite_states(owner),
+                }
+            }
+            if self.names.united() == known {
+                return;
             }
         }
     }
@@ -248,7 +266,7 @@ impl Gather<'_, '_> {
         let mut results: FxHashMap<ValueId, Vec<ValueId>> = FxHashMap::default();
         for t in &owner.transfers {
             if let (Point::Leave(_), Some(from), Some(to)) = (t.at, t.from, t.to)
-                && self.layout.outside[from] != Some(Outside::Variable)
+                && !self.is_variable(from)
             {
                 let name = self.names.of(from);
                 results.entry(to).or_default().push(name);
@@ -304,7 +322,7 @@ impl Gather<'_, '_> {
             let &[start] = &state.starts[..] else {
                 continue;
             };
-            if self.layout.outside[start] == Some(Outside::Variable) {
+            if self.is_variable(start) {
                 continue;
             }
             let mut same: SmallVec<[ValueId; 4]> =
@@ -366,7 +384,11 @@ impl Gather<'_, '_> {
         }
         match (t.pass, source) {
             (Pass::View | Pass::Move, Some(source)) => self.name(to, source, region, handover),
-            (Pass::View | Pass::Move, None) => self.write(Item::Value(to), handover, t.from),
+            (Pass::View | Pass::Move, None) => {
+                // What a variable holds now need not be what it held when it was copied before.
+                let carries = t.from.filter(|&v| !self.is_variable(v));
+                self.write(Item::Value(to), handover, carries);
+            }
             // One more slice: what is there stays, so no name is lost.
             (Pass::Append, _) => self.program.ops.push(Op::Name {
                 value: to,

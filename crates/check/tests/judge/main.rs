@@ -1,5 +1,6 @@
 //! The tests of the checker from outside.
 
+mod kinds;
 mod mutation;
 mod nesting;
 mod rules;

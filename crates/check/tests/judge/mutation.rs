@@ -29,16 +29,20 @@ fn random_options(rng: &mut fastrand::Rng) -> PlanOptions {
     }
 }
 
+/// A number from the environment, by which the test is made larger.
+fn given(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |s| s.parse().expect("a number"))
+}
+
 #[test]
 fn checker_and_execution_agree() {
-    let mut rng = fastrand::Rng::with_seed(
-        std::env::var("TENURE_SEED").map_or(1, |s| s.parse().expect("a number")),
-    );
-    let rounds = std::env::var("TENURE_ROUNDS").map_or(40, |s| s.parse().expect("a number"));
+    let mut rng = fastrand::Rng::with_seed(given("TENURE_SEED", 1));
+    let rounds = usize::try_from(given("TENURE_ROUNDS", 40)).unwrap();
+    let most_nodes = usize::try_from(given("TENURE_NODES", 30)).unwrap();
     let mut counts: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     let mut shared = 0;
     for round in 0..rounds {
-        let nodes = rng.usize(3..30);
+        let nodes = rng.usize(3..most_nodes);
         let (graph, table) = random_graph(&mut rng, nodes);
         let options = random_options(&mut rng);
         for style in [Style::Naive, Style::Greedy] {
@@ -68,7 +72,7 @@ fn checker_and_execution_agree() {
         }
     }
     for (what, [wrong, _]) in &counts {
-        let always_right = *what == "place in another order";
+        let always_right = ["place in another order", "add a copy"].contains(what);
         assert!(
             always_right || *wrong > 0,
             "{what} never did harm: {counts:?}"

@@ -3,7 +3,7 @@
 
 use tenure_graph::control::transfers;
 use tenure_graph::effects::OpTable;
-use tenure_graph::plan::{Item, Life, Member, Phase, Place, Plan, Span};
+use tenure_graph::plan::{Copy, Item, Life, Member, Phase, Place, Plan, Span, Step, Storage};
 use tenure_graph::{Graph, StorageId, ValueId};
 
 use super::planner::{place, place_in_order};
@@ -15,7 +15,7 @@ pub(crate) fn damage(
     table: &OpTable,
     plan: &mut Plan,
 ) -> Option<&'static str> {
-    match rng.u8(0..22) {
+    match rng.u8(0..24) {
         0..=2 => move_storage(rng, plan),
         3 => shrink_storage(rng, plan),
         4..=8 => merge(rng, graph, table, plan),
@@ -28,6 +28,7 @@ pub(crate) fn damage(
         18 => drop_copy(rng, plan),
         19 => move_step(rng, plan),
         20 => shuffle(rng, plan),
+        21 | 22 => add_copy(rng, graph, plan),
         _ => shift_member(rng, plan),
     }
 }
@@ -300,6 +301,48 @@ fn drop_copy(rng: &mut fastrand::Rng, plan: &mut Plan) -> Option<&'static str> {
     plan.copies.get(k)?;
     remove_copy(plan, k);
     Some("drop a copy")
+}
+
+/// One more input reads a copy, which is held while its reader runs.
+fn add_copy(rng: &mut fastrand::Rng, graph: &Graph, plan: &mut Plan) -> Option<&'static str> {
+    let reader = plan.steps[rng.usize(0..plan.steps.len())].node;
+    let inputs = &graph.nodes[reader].inputs;
+    let input = rng.usize(0..inputs.len().max(1));
+    let value = (*inputs.get(input)?)?;
+    let bytes = graph.bytes(value)?;
+    let input = u32::try_from(input).unwrap();
+    let copied = |c: &Copy| (c.reader, c.input) == (reader, input);
+    if plan.copies.iter().any(copied) {
+        return None;
+    }
+    let at = |s: &Step| s.node == reader;
+    let first = u32::try_from(plan.steps.iter().position(at)?).unwrap();
+    let last = u32::try_from(plan.steps.iter().rposition(at)?).unwrap();
+    let k = u32::try_from(plan.copies.len()).unwrap();
+    plan.copies.push(Copy {
+        value,
+        reader,
+        input,
+        reason: "is damage".to_owned(),
+    });
+    plan.storages.push(Storage {
+        place: Place::Arena {
+            arena: 0,
+            offset: 0,
+        },
+        size: bytes.next_multiple_of(plan.options.align),
+        align: plan.options.align,
+        life: normal(vec![Span { first, last }]),
+        members: [Member {
+            item: Item::Copy(k),
+            offset: 0,
+            bytes,
+        }]
+        .into_iter()
+        .collect(),
+    });
+    place(plan);
+    Some("add a copy")
 }
 
 fn shuffle(rng: &mut fastrand::Rng, plan: &mut Plan) -> Option<&'static str> {

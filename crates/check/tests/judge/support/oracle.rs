@@ -45,6 +45,7 @@ pub(crate) fn execute(
             passes: Vec::new(),
             content: BTreeMap::new(),
             variables: BTreeSet::new(),
+            taken: BTreeMap::new(),
             next: 0,
             step: 0,
             run,
@@ -197,6 +198,8 @@ struct Machine<'f, 'a> {
     content: BTreeMap<ValueId, u64>,
     /// Values that are names of a variable.
     variables: BTreeSet<ValueId>,
+    /// Content of copies of variables: what they held when the copy was made.
+    taken: BTreeMap<u32, u64>,
     next: u64,
     step: u32,
     run: u32,
@@ -240,17 +243,24 @@ impl Machine<'_, '_> {
         self.outcome.wrong.get_or_insert(text);
     }
 
-    /// A value gets the content of another, as far as that is known. The content of a variable is
-    /// that of the moment: what is taken from it at two times need not be equal.
-    fn passed_on(&mut self, from: Option<ValueId>, to: ValueId) -> u64 {
-        let mut content = from
-            .and_then(|v| self.content.get(&v).copied())
-            .unwrap_or(0);
-        if from.is_some_and(|v| self.variables.contains(&v)) {
-            if self.f.spots.contains_key(&Item::Value(to)) {
-                content = self.fresh();
-            } else {
+    /// The content of an item that has that of a value, as far as it is known.
+    fn content_of(&self, item: Item, value: ValueId) -> Option<u64> {
+        let taken = match item {
+            Item::Copy(k) => self.taken.get(&k),
+            Item::Value(_) | Item::Workspace(..) => None,
+        };
+        taken.or_else(|| self.content.get(&value)).copied()
+    }
+
+    /// A value gets the content of another, which is found in an item. The content of a variable
+    /// is that of the moment: what is taken from it at two times need not be equal.
+    fn passed_on(&mut self, item: Item, from: ValueId, to: ValueId) -> u64 {
+        let mut content = self.content_of(item, from).unwrap_or(0);
+        if self.variables.contains(&from) {
+            if !self.f.spots.contains_key(&Item::Value(to)) {
                 self.variables.insert(to);
+            } else if item == Item::Value(from) {
+                content = self.fresh();
             }
         }
         self.content.insert(to, content);
@@ -286,7 +296,7 @@ impl Machine<'_, '_> {
     }
 
     fn read(&mut self, item: Item, value: ValueId) {
-        let Some(&content) = self.content.get(&value) else {
+        let Some(content) = self.content_of(item, value) else {
             self.fail(format!(
                 "{value} is read at step {} before it is made",
                 self.step
@@ -330,8 +340,19 @@ impl Machine<'_, '_> {
         for (k, copy) in (0u32..).zip(&self.f.plan.copies) {
             if copy.reader == node {
                 self.read(Item::Value(copy.value), copy.value);
-                let content = self.content.get(&copy.value).copied();
-                self.move_bytes(Item::Value(copy.value), Item::Copy(k), content);
+                let mut content = self.content.get(&copy.value).copied();
+                if self.variables.contains(&copy.value) {
+                    let now = self.fresh();
+                    self.taken.insert(k, now);
+                    content = Some(now);
+                }
+                let (from, to) = (Item::Value(copy.value), Item::Copy(k));
+                let spots = &self.f.spots;
+                // In the value's own place there is nothing to do, so nothing is accessed.
+                let idle = matches!((spots.get(&from), spots.get(&to)), (Some(a), Some(b)) if a.starts_with(b));
+                if !idle {
+                    self.move_bytes(from, to, content);
+                }
             }
         }
     }
@@ -394,8 +415,8 @@ impl Machine<'_, '_> {
                 writes.extend(to.map(|spot| (Some(slot), spot)));
                 continue;
             };
-            let content = self.passed_on(Some(from), value);
             let item = f.source(node, k, from);
+            let content = self.passed_on(item, from, value);
             self.move_bytes(item, Item::Value(value), Some(content));
             match (f.spots.get(&item), to) {
                 (Some(a), Some(b)) if a.starts_with(&b) => kept.push(b),
@@ -636,10 +657,10 @@ impl Machine<'_, '_> {
             };
             match t.pass {
                 Pass::View | Pass::Move => {
-                    let from = items.iter().find(near).or(items.first());
-                    let content = self.passed_on(t.from, to);
-                    if let Some(&from) = from {
-                        self.move_bytes(from, Item::Value(to), Some(content));
+                    let item = items.iter().find(near).or(items.first());
+                    if let (Some(&item), Some(from)) = (item, t.from) {
+                        let content = self.passed_on(item, from, to);
+                        self.move_bytes(item, Item::Value(to), Some(content));
                     }
                 }
                 Pass::Append => {

@@ -1,0 +1,218 @@
+//! Small plans, one for each way of sharing that is easily judged wrong. The checker, the execution
+//! in symbols and the expectation written here must agree.
+
+use crate::support::agree::agree;
+use crate::support::graphs::describe;
+use crate::support::planner::{Style, bytes, place, plan};
+use tenure_graph::effects::OpTable;
+use tenure_graph::plan::{Copy, Item, Life, Member, Place, Plan, PlanOptions, Span, Storage};
+use tenure_graph::{Graph, text};
+
+/// A graph, and what its plan puts in one place.
+struct Case {
+    name: &'static str,
+    graph: &'static str,
+    /// Inputs that read a copy: labels of nodes and slots.
+    copies: &'static [(&'static str, u32)],
+    /// Labels of values that share a storage; `copy N` is copy number N.
+    together: &'static [&'static [&'static str]],
+    right: bool,
+}
+
+/// The plan in which nothing shares memory but what the case says, and all is held throughout.
+fn planned(case: &Case, graph: &Graph, table: &OpTable) -> Plan {
+    let options = PlanOptions {
+        align: 1,
+        ..PlanOptions::default()
+    };
+    let mut plan = plan(graph, table, options, Style::Naive);
+    for &(reader, input) in case.copies {
+        let is_it = |&n: &tenure_graph::NodeId| graph.node_label(n) == reader;
+        let reader = graph.nodes.keys().find(is_it).expect(reader);
+        let k = u32::try_from(plan.copies.len()).unwrap();
+        plan.copies.push(Copy {
+            value: graph.nodes[reader].input(input as usize).unwrap(),
+            reader,
+            input,
+            reason: String::new(),
+        });
+        let bytes = bytes(graph, table, &plan.copies, Item::Copy(k));
+        let last = u32::try_from(plan.steps.len()).unwrap() - 1;
+        plan.storages.push(Storage {
+            place: Place::Arena {
+                arena: 0,
+                offset: 0,
+            },
+            size: bytes,
+            align: 1,
+            life: Life::from_elem(Span { first: 0, last }, 1),
+            members: [Member {
+                item: Item::Copy(k),
+                offset: 0,
+                bytes,
+            }]
+            .into_iter()
+            .collect(),
+        });
+    }
+    let label = |item: Item| match item {
+        Item::Value(v) => graph.value_label(v),
+        Item::Copy(k) => format!("copy {k}"),
+        Item::Workspace(node, k) => format!("{} {k}", graph.node_label(node)),
+    };
+    for group in case.together {
+        let mut gathered: Vec<Member> = Vec::new();
+        let mut home = None;
+        for &name in *group {
+            let holds = |s: &Storage| s.members.iter().any(|m| label(m.item) == name);
+            let mut all = plan.storages.iter();
+            let (id, _) = all.find(|(_, s)| holds(s)).expect(name);
+            gathered.extend(std::mem::take(&mut plan.storages[id].members));
+            home.get_or_insert(id);
+        }
+        let home = &mut plan.storages[home.expect("a group names something")];
+        home.size = gathered.iter().map(|m| m.bytes).max().unwrap_or(0);
+        home.members = gathered.into_iter().collect();
+    }
+    let used = plan.storages.values().filter(|s| !s.members.is_empty());
+    plan.storages = used.cloned().collect();
+    place(&mut plan);
+    plan
+}
+
+fn judge(cases: &[Case]) {
+    for case in cases {
+        let graph = text::parse(case.graph).unwrap_or_else(|e| panic!("{}: {e}", case.name));
+        let table = OpTable::builtin(graph.dialect);
+        let plan = planned(case, &graph, &table);
+        let right = agree(&graph, &table, &plan, case.name, 1);
+        assert_eq!(
+            right,
+            case.right,
+            "{}\n{}",
+            case.name,
+            describe(&graph, &plan)
+        );
+    }
+}
+
+#[test]
+fn a_variable_has_other_bytes_at_each_moment() {
+    // `Strange` is of unknown kind: it may look at its inputs at any time.
+    let taken_by_value = "model m ge graph ^root {
+        %var: float32[8] = Variable()
+        %x: float32[8] = Data() {index = 0}
+        %y: float32[8] = PartitionedCall(%var, %x)
+          body ^body {
+            %a: float32[8] = Data() {parent_index = 0}
+            %b: float32[8] = Data() {parent_index = 1}
+            %set: float32[8] <ref_input = 0> = Assign(%var^root, %b)
+            %inner: float32[8] = PartitionedCall(%var^root)
+              body ^innermost {
+                %c: float32[8] = Data() {parent_index = 0}
+                %d: float32[8] = Relu(%c)
+                NetOutput(%d) @out2
+              }
+            %e: float32[8] = Add(%a, %inner)
+            NetOutput(%e) @out1
+          }
+        NetOutput(%y) @out
+      }";
+    let copied = "model m ge graph ^root {
+        %var: float32[8] = Variable()
+        %x: float32[8] = Data() {index = 0}
+        %y: float32[8] = Strange(%var)
+          body ^body {
+            %set: float32[8] <ref_input = 0> = Assign(%var^root, %x^root)
+            %a: float32[8] = Relu(%var^root)
+            NetOutput(%a) @out1
+          }
+        NetOutput(%y) @out
+      }";
+    judge(&[
+        Case {
+            name: "taken at two times, each in its place",
+            graph: taken_by_value,
+            copies: &[],
+            together: &[],
+            right: true,
+        },
+        Case {
+            name: "taken at two times into one place",
+            graph: taken_by_value,
+            copies: &[],
+            together: &[&["body/a", "innermost/c"]],
+            right: false,
+        },
+        Case {
+            name: "copied at two times, each to its place",
+            graph: copied,
+            copies: &[("y", 0), ("body/a", 0)],
+            together: &[],
+            right: true,
+        },
+        Case {
+            name: "copied at two times to one place",
+            graph: copied,
+            copies: &[("y", 0), ("body/a", 0)],
+            together: &[&["copy 0", "copy 1"]],
+            right: false,
+        },
+    ]);
+}
+
+#[test]
+fn a_state_that_never_changes_is_its_start_value_inside_as_well() {
+    // Whatever is chosen is `x`, since every pass hands `s` on as it got it.
+    let graph = |result: &str| -> &'static str {
+        let text = format!(
+            "model m onnx graph ^root {{
+              %n: int64[] = Data()
+              %c: bool[] = Data()
+              %x: float32[8] = Data()
+              %t: float32[8] = Data()
+              %last: float32[8], %all: float32[4, 8] = Loop(%n, %c, %x) @loop
+                body ^body {{
+                  %i: int64[] = Data()
+                  %k: bool[] = Data()
+                  %s: float32[8] = Data()
+                  %q: float32[8] = If(%k) @if
+                    then ^then {{
+                      %p: float32[8] = If(%k^body) @inner
+                        then ^then_inner {{
+                          NetOutput(%s^body) @out4
+                        }}
+                        else ^else_inner {{
+                          NetOutput(%x^root) @out5
+                        }}
+                      NetOutput(%p) @out2
+                    }}
+                    else ^else {{
+                      NetOutput(%x^root) @out3
+                    }}
+                  %r: float32[8] = Relu(%q)
+                  NetOutput(%k, {result}, %r) @out1
+                }}
+              %e: float32[8] = Add(%x, %t)
+              NetOutput(%last, %all, %e) @out
+            }}"
+        );
+        text.leak()
+    };
+    judge(&[
+        Case {
+            name: "a choice between a state and its start value, in the start value's place",
+            graph: graph("%s"),
+            copies: &[],
+            together: &[&["x", "body/q"]],
+            right: true,
+        },
+        Case {
+            name: "the same when the state changes",
+            graph: graph("%r"),
+            copies: &[],
+            together: &[&["x", "body/q"]],
+            right: false,
+        },
+    ]);
+}
