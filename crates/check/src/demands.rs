@@ -558,35 +558,46 @@ impl Gather<'_, '_> {
                 return;
             }
         }
+        // Inputs that lie exactly where an output is written, by the output's place in the list.
+        let mut sharers: Vec<SmallVec<[Reading; 2]>> = vec![SmallVec::new(); writings.len()];
         for r in readings {
             // Writes are disjoint and sorted, so their ends ascend as well.
             let first = writings.partition_point(|w| {
                 (w.region.memory, w.region.end) <= (r.region.memory, r.region.start)
             });
-            let meeting = writings[first..]
-                .iter()
-                .take_while(|w| w.region.meets(&r.region));
-            for w in meeting {
-                if allowed(effects, r, w, readings) {
-                    continue;
+            let meeting = writings.iter().enumerate().skip(first);
+            for (i, w) in meeting.take_while(|(_, w)| w.region.meets(&r.region)) {
+                let input = matches!(r.anchor, Anchor::Input(_));
+                if input && w.output.is_some() && w.region.start == r.region.start {
+                    sharers[i].push(*r);
+                } else {
+                    self.over_input(id, w, r);
                 }
-                let value = match r.item {
-                    Item::Copy(k) => self.plan.copies[k as usize].value,
-                    Item::Value(value) => value,
-                    Item::Workspace(..) => continue,
-                };
-                self.findings.push(Violation::OverInput {
-                    site: self.findings.site(self.step, id),
-                    item: self.findings.item(w.item),
-                    region: w.region,
-                    anchor: r.anchor,
-                    value: self.findings.value(value),
-                });
                 if self.findings.is_full() {
                     return;
                 }
             }
         }
+        for (w, sharers) in writings.iter().zip(&sharers) {
+            if let Some(r) = w.output.and_then(|o| not_tolerated(effects, o, sharers)) {
+                self.over_input(id, w, &r);
+            }
+        }
+    }
+
+    fn over_input(&mut self, id: NodeId, w: &Writing, r: &Reading) {
+        let value = match r.item {
+            Item::Copy(k) => self.plan.copies[k as usize].value,
+            Item::Value(value) => value,
+            Item::Workspace(..) => return,
+        };
+        self.findings.push(Violation::OverInput {
+            site: self.findings.site(self.step, id),
+            item: self.findings.item(w.item),
+            region: w.region,
+            anchor: r.anchor,
+            value: self.findings.value(value),
+        });
     }
 
     /// Graph outputs that the caller owns have one storage each, and nothing else has.
@@ -615,31 +626,28 @@ impl Gather<'_, '_> {
     }
 }
 
-/// Whether the operator allows a write over what is read: an output that takes over an input
-/// which starts at the same byte, or another input there that is read element by element
-/// where it is written.
-fn allowed(effects: &Effects, reading: &Reading, writing: &Writing, readings: &[Reading]) -> bool {
-    let (Anchor::Input(input), Some(output)) = (reading.anchor, writing.output) else {
-        return false;
+/// An input that output `output` may not be written over, of those that lie where it is written.
+/// `None` if the operator lets the output take over one of them and reads the others element by
+/// element where it writes.
+fn not_tolerated(effects: &Effects, output: u32, sharers: &[Reading]) -> Option<Reading> {
+    let slot = |r: &Reading| match r.anchor {
+        Anchor::Input(slot) => slot,
+        _ => u32::MAX,
     };
-    let starts = |region: Region| {
-        region.memory == writing.region.memory && region.start == writing.region.start
+    let entry = |r: &Reading| {
+        let input = slot(r);
+        let entry = Alias { output, input };
+        let may = effects.refs.contains(&entry) || effects.in_place.contains(&entry);
+        may.then_some(entry)
     };
-    if !starts(reading.region) {
-        return false;
-    }
-    let alias = Alias { output, input };
-    if effects.refs.contains(&alias) || effects.in_place.contains(&alias) {
-        return true;
-    }
-    // Another input is taken over; this one must be read in step with the write.
-    let taken = |a: &Alias| {
-        let slot = Anchor::Input(a.input);
-        a.output == output
-            && readings
-                .iter()
-                .any(|r| r.anchor == slot && starts(r.region))
+    let refused = |entry: Alias| {
+        let mut all = sharers.iter();
+        all.find(|r| !effects.tolerates(entry, [slot(r)])).copied()
     };
-    effects.aligned.contains(&alias)
-        && (effects.refs.iter().any(taken) || effects.in_place.iter().any(taken))
+    let Some(first) = sharers.iter().find_map(entry) else {
+        return sharers.first().copied();
+    };
+    // What the first does not tolerate must be what is taken over itself.
+    let other = refused(first)?;
+    entry(&other).map_or(Some(other), refused)
 }

@@ -216,3 +216,70 @@ fn a_state_that_never_changes_is_its_start_value_inside_as_well() {
         },
     ]);
 }
+
+#[test]
+fn what_is_taken_over_is_read_through_no_other_input_out_of_step() {
+    // Either input may be taken over. Only `Add` reads the other one in step with its writes.
+    let graph = |op: &str| -> &'static str {
+        let text = format!(
+            "model m ge graph ^root {{
+              %x: float32[8] = Data() {{index = 0}}
+              %a: float32[8] = Relu(%x)
+              %b: float32[8] <ref_input = 0> = Reshape(%a)
+              %y: float32[8] <may_inplace = [0, 1]> = {op}(%a, %b)
+              NetOutput(%y) @out
+            }}"
+        );
+        text.leak()
+    };
+    judge(&[
+        Case {
+            name: "over one of two places",
+            graph: graph("Cross"),
+            copies: &[("y", 1)],
+            together: &[&["a", "b", "y"]],
+            right: true,
+        },
+        Case {
+            name: "over both",
+            graph: graph("Cross"),
+            copies: &[],
+            together: &[&["a", "b", "y"]],
+            right: false,
+        },
+        Case {
+            name: "over both, in step",
+            graph: graph("Add"),
+            copies: &[],
+            together: &[&["a", "b", "y"]],
+            right: true,
+        },
+    ]);
+}
+
+#[test]
+fn the_condition_of_a_loop_is_not_taken_to_put_bytes_back() {
+    // `c` would bring the bytes of `x` back before they are read at the end. That a loop's
+    // condition is always computed is a coincidence that the checker does not look for.
+    let graph = "model m ge graph ^root {
+        %x: float32[8] = Data() {index = 0}
+        %z: float32[8] = Relu(%x)
+        %s: float32[8] = While(%x)
+          cond ^cond {
+            %c: float32[8] = Data() {parent_index = 0}
+            NetOutput(%c) @out1
+          }
+          body ^body {
+            %b: float32[8] = Data() {parent_index = 0}
+            NetOutput(%b) @out2 inputs [{parent_index = 0}]
+          }
+        NetOutput(%s, %x) @out
+      }";
+    judge(&[Case {
+        name: "a copy comes back",
+        graph,
+        copies: &[("s", 0)],
+        together: &[&["x", "z", "cond/c"]],
+        right: false,
+    }]);
+}

@@ -4,12 +4,16 @@
 //! chance. Bytes are grouped into the stretches between any two edges of places in the plan:
 //! within one, all bytes fare alike.
 
+mod frame;
+
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_check::Memory;
 use tenure_graph::control::{Pass, Point, Transfer, transfers};
-use tenure_graph::effects::{Alias, Effects, OpClass, OpTable};
-use tenure_graph::plan::{Item, Phase, Place, Plan, Sharing};
+use tenure_graph::effects::{Alias, OpClass, OpTable};
+use tenure_graph::plan::{Item, Phase, Plan, Sharing};
 use tenure_graph::{Graph, NodeId, StorageId, ValueId};
+
+use frame::{Frame, Spot};
 
 /// What several runs have shown.
 #[derive(Default)]
@@ -18,7 +22,8 @@ pub(crate) struct Outcome {
     pub(crate) wrong: Option<String>,
     /// Whether bytes were equal for a reason that the checker does not look for, and that may last
     /// for ever: a state of a loop equals another state or what it was before a pass that does not
-    /// hand it on as it is, or a pass overwrote bytes and put the same ones back.
+    /// hand it on as it is, a pass overwrote bytes and put the same ones back, or the condition of
+    /// a `While`, which runs at least once, put back what was overwritten before the loop.
     pub(crate) coincidence: bool,
     /// Steps at which storages were accessed.
     pub(crate) accesses: BTreeSet<(StorageId, u32)>,
@@ -43,6 +48,7 @@ pub(crate) fn execute(
             f: &frame,
             memory: BTreeMap::new(),
             passes: Vec::new(),
+            lost: BTreeSet::new(),
             content: BTreeMap::new(),
             variables: BTreeSet::new(),
             taken: BTreeMap::new(),
@@ -55,129 +61,6 @@ pub(crate) fn execute(
         machine.run();
     }
     outcome
-}
-
-#[derive(Clone, Copy)]
-struct Spot {
-    memory: Memory,
-    start: u64,
-    end: u64,
-    storage: StorageId,
-}
-
-impl Spot {
-    fn meets(&self, other: &Spot) -> bool {
-        self.memory == other.memory && self.start < other.end && other.start < self.end
-    }
-
-    fn starts_with(&self, other: &Spot) -> bool {
-        self.memory == other.memory && self.start == other.start
-    }
-}
-
-/// What stays the same in all runs.
-struct Frame<'a> {
-    graph: &'a Graph,
-    plan: &'a Plan,
-    spots: BTreeMap<Item, Spot>,
-    edges: BTreeMap<Memory, Vec<u64>>,
-    effects: Vec<Effects>,
-    copies: BTreeMap<(NodeId, u32), u32>,
-    /// Steps of each owner: entry and results of each body, and the end.
-    bodies: BTreeMap<NodeId, (Vec<(u32, u32)>, u32)>,
-}
-
-impl<'a> Frame<'a> {
-    fn new(graph: &'a Graph, table: &'a OpTable, plan: &'a Plan) -> Self {
-        let mut spots = BTreeMap::new();
-        let mut edges: BTreeMap<Memory, Vec<u64>> = BTreeMap::new();
-        for (storage, s) in &plan.storages {
-            let (memory, base) = match s.place {
-                Place::Arena { arena, offset } => (Memory::Arena(arena), offset),
-                Place::Caller => (Memory::Caller(storage), 0),
-            };
-            for m in &s.members {
-                let start = base + m.offset;
-                let end = start + super::planner::bytes(graph, table, &plan.copies, m.item);
-                edges.entry(memory).or_default().extend([start, end]);
-                let spot = Spot {
-                    memory,
-                    start,
-                    end,
-                    storage,
-                };
-                if start < end {
-                    spots.insert(m.item, spot);
-                }
-            }
-        }
-        for list in edges.values_mut() {
-            list.sort_unstable();
-            list.dedup();
-        }
-        let mut bodies: BTreeMap<NodeId, (Vec<(u32, u32)>, u32)> = BTreeMap::new();
-        for (number, step) in (0u32..).zip(&plan.steps) {
-            let n = &graph.nodes[step.node];
-            match step.phase {
-                Phase::Enter(_) => bodies.entry(step.node).or_default().0.push((number, 0)),
-                Phase::End => bodies.entry(step.node).or_default().1 = number,
-                Phase::Run if graph.subgraphs[n.subgraph].output == Some(step.node) => {
-                    if let Some(owner) = graph.subgraphs[n.subgraph].owner {
-                        bodies.entry(owner).or_default().0.last_mut().unwrap().1 = number;
-                    }
-                }
-                Phase::Run | Phase::Begin => {}
-            }
-        }
-        Frame {
-            graph,
-            plan,
-            spots,
-            edges,
-            effects: graph
-                .nodes
-                .keys()
-                .map(|n| table.effects(graph, n))
-                .collect(),
-            copies: (0u32..)
-                .zip(&plan.copies)
-                .map(|(k, c)| ((c.reader, c.input), k))
-                .collect(),
-            bodies,
-        }
-    }
-
-    fn effects(&self, node: NodeId) -> &Effects {
-        &self.effects[node.as_u32() as usize]
-    }
-
-    fn class(&self, node: NodeId) -> OpClass {
-        self.effects(node).class
-    }
-
-    /// What a value is a view of in the end.
-    fn origin(&self, mut value: ValueId) -> ValueId {
-        loop {
-            let v = &self.graph.values[value];
-            let source = self.effects(v.producer).view_of(v.output);
-            match source.and_then(|k| self.graph.nodes[v.producer].input(k as usize)) {
-                Some(from) => value = from,
-                None => return value,
-            }
-        }
-    }
-
-    /// First bytes of the stretches from byte `from` of a place on.
-    fn edges(&self, spot: &Spot, from: u64) -> &[u64] {
-        let all = &self.edges[&spot.memory];
-        let at = |byte: u64| all.partition_point(|&e| e < byte);
-        &all[at(spot.start + from).min(at(spot.end))..at(spot.end)]
-    }
-
-    fn source(&self, node: NodeId, slot: u32, value: ValueId) -> Item {
-        let copy = self.copies.get(&(node, slot));
-        copy.map_or(Item::Value(value), |&k| Item::Copy(k))
-    }
 }
 
 /// Which content some bytes are of, and from which of its bytes on.
@@ -194,6 +77,8 @@ struct Machine<'f, 'a> {
     /// For each pass of a loop that is under way: what stood where it wrote, and whether something
     /// else stood there since.
     passes: Vec<BTreeMap<Byte, (Option<Content>, bool)>>,
+    /// Content that each stretch has lost.
+    lost: BTreeSet<(Byte, Content)>,
     /// Content of each value, in memory of its own.
     content: BTreeMap<ValueId, u64>,
     /// Values that are names of a variable.
@@ -287,6 +172,9 @@ impl Machine<'_, '_> {
                     Some(new) => self.memory.insert(place, new),
                     None => self.memory.remove(&place),
                 };
+                if old != new {
+                    self.lost.extend(old.map(|old| (place, old)));
+                }
                 for pass in &mut self.passes {
                     let (stood, changed) = pass.entry(place).or_insert((old, false));
                     *changed |= new != *stood;
@@ -440,24 +328,18 @@ impl Machine<'_, '_> {
         for (i, (slot, w)) in writes.iter().enumerate() {
             let over_write = writes[..i].iter().any(|(_, other)| other.meets(w));
             let over_view = kept.iter().any(|v| v.meets(w));
-            let over_read = reads.iter().any(|(input, r)| {
-                let may = |output: u32| {
-                    let alias = Alias {
-                        output,
-                        input: *input,
-                    };
-                    let takes = effects.in_place.iter().chain(&effects.refs);
-                    takes.clone().any(|&a| a == alias)
-                        || effects.aligned.contains(&alias)
-                            && takes.clone().any(|a| {
-                                a.output == output
-                                    && reads
-                                        .iter()
-                                        .any(|(j, at)| *j == a.input && at.starts_with(w))
-                            })
-                };
-                r.meets(w) && !(r.starts_with(w) && slot.is_some_and(may))
-            });
+            // One input is taken over, and every other one there is read in step with the write.
+            let there: Vec<&(u32, Spot)> = reads.iter().filter(|(_, r)| r.meets(w)).collect();
+            let taken = |a: &Alias| {
+                let in_step = |input: u32| effects.aligned.contains(&Alias { input, ..*a });
+                Some(a.output) == *slot
+                    && there.iter().any(|(input, _)| *input == a.input)
+                    && there.iter().all(|(input, r)| {
+                        r.starts_with(w) && (*input == a.input || in_step(*input))
+                    })
+            };
+            let mut takes = effects.in_place.iter().chain(&effects.refs);
+            let over_read = !there.is_empty() && !takes.any(taken);
             if over_write || over_view || over_read {
                 let step = self.step;
                 self.fail(format!("{node} destroys what it works with at step {step}"));
@@ -523,6 +405,7 @@ impl Machine<'_, '_> {
             _ => (0..passes).flat_map(|_| 0..count).collect(),
         };
         let mut appended = BTreeSet::new();
+        let before = (self.memory.clone(), self.lost.clone());
         for k in order {
             let (enter, results) = bodies[k as usize];
             self.step = enter;
@@ -546,6 +429,13 @@ impl Machine<'_, '_> {
                 };
                 self.outcome.coincidence |= pass.into_iter().any(put_back);
             }
+        }
+        if class == OpClass::While {
+            let (memory, lost) = before;
+            let put_back = |(place, now): (&Byte, &Content)| {
+                memory.get(place) != Some(now) && lost.contains(&(*place, *now))
+            };
+            self.outcome.coincidence |= self.memory.iter().any(put_back);
         }
         self.step = end;
         if class == OpClass::Opaque {
