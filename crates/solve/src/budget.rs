@@ -15,17 +15,30 @@ pub(crate) struct Exhausted;
 
 /// What all parts of one solver call share: the end of its time and the wish to stop.
 #[derive(Debug)]
-pub(crate) struct Stop {
+pub(crate) struct Stop<'a> {
     deadline: Option<Instant>,
+    cancel: Option<&'a AtomicBool>,
     out_of_time: AtomicBool,
 }
 
-impl Stop {
-    pub(crate) fn new(deadline: Option<Instant>) -> Self {
+impl<'a> Stop<'a> {
+    /// The search ends at the deadline, and when `cancel` becomes true.
+    pub(crate) fn new(deadline: Option<Instant>, cancel: Option<&'a AtomicBool>) -> Self {
         Stop {
             deadline,
+            cancel,
             out_of_time: AtomicBool::new(false),
         }
+    }
+
+    /// Whether the caller has asked for the end.
+    pub(crate) fn cancelled(&self) -> bool {
+        self.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    /// Whether the search has to end, for whatever reason.
+    pub(crate) fn is_over(&self) -> bool {
+        self.out_of_time() || self.cancelled()
     }
 
     /// Whether the time limit has cut a search.
@@ -34,7 +47,7 @@ impl Stop {
     }
 
     fn look(&self) -> Result<(), Exhausted> {
-        if self.out_of_time() {
+        if self.is_over() {
             return Err(Exhausted);
         }
         if self
@@ -54,13 +67,13 @@ pub(crate) struct Budget<'a> {
     limit: u64,
     used: u64,
     next_look: u64,
-    stop: &'a Stop,
+    stop: &'a Stop<'a>,
     /// Set when this search's result is no longer wanted.
     unwanted: Option<&'a AtomicBool>,
 }
 
 impl<'a> Budget<'a> {
-    pub(crate) fn new(limit: u64, stop: &'a Stop) -> Self {
+    pub(crate) fn new(limit: u64, stop: &'a Stop<'a>) -> Self {
         Budget {
             limit,
             used: 0,
@@ -74,6 +87,15 @@ impl<'a> Budget<'a> {
     pub(crate) fn unless(mut self, unwanted: &'a AtomicBool) -> Self {
         self.unwanted = Some(unwanted);
         self
+    }
+
+    /// Runs a task that may take at most `limit` of these steps.
+    pub(crate) fn within<T>(&mut self, limit: u64, task: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = self.limit;
+        self.limit = outer.min(self.used.saturating_add(limit));
+        let result = task(self);
+        self.limit = outer;
+        result
     }
 
     /// Steps taken so far.
@@ -107,7 +129,7 @@ mod tests {
 
     #[test]
     fn steps_end_exactly_at_the_limit() {
-        let stop = Stop::new(None);
+        let stop = Stop::new(None, None);
         let mut budget = Budget::new(10, &stop);
         assert_eq!(budget.spend(10), Ok(()));
         assert_eq!(budget.spend(1), Err(Exhausted));
@@ -116,14 +138,14 @@ mod tests {
 
     #[test]
     fn a_deadline_in_the_past_stops_at_once_and_is_remembered() {
-        let stop = Stop::new(Some(Instant::now()));
+        let stop = Stop::new(Some(Instant::now()), None);
         assert_eq!(Budget::new(10, &stop).spend(1), Err(Exhausted));
         assert!(stop.out_of_time());
     }
 
     #[test]
     fn an_unwanted_search_stops() {
-        let stop = Stop::new(None);
+        let stop = Stop::new(None, None);
         let unwanted = AtomicBool::new(true);
         let mut budget = Budget::new(10, &stop).unless(&unwanted);
         assert_eq!(budget.spend(1), Err(Exhausted));

@@ -264,13 +264,12 @@ impl<'a> Run<'a> {
         let mut steps = 0;
         // No floor is above the highest end but for alignment, so lighter sections are safe.
         let least = (self.target + 1).saturating_sub(highest).max(1);
-        steps += skyline.heavy(around, least, |section, load| {
-            let inside = pieces
-                .iter()
-                .any(|piece| (piece.lower..piece.upper).contains(&section));
-            let taken = if inside { size } else { 0 };
-            let allowed = self.target.saturating_sub(load - taken);
-            if load == taken || highest <= allowed {
+        let mut visit = |section: u32, load: u64| {
+            if refusal.is_some() {
+                return ControlFlow::Break(());
+            }
+            let allowed = self.target.saturating_sub(load);
+            if highest <= allowed {
                 return ControlFlow::Continue(());
             }
             let mut lifted = |other: usize| {
@@ -291,9 +290,6 @@ impl<'a> Run<'a> {
                 upper: section + 1,
             };
             steps += unplaced.overlapping(here, |other| {
-                if other == buffer {
-                    return ControlFlow::Continue(());
-                }
                 floor = floor.min(lifted(other));
                 if floor > allowed {
                     return ControlFlow::Continue(());
@@ -304,11 +300,26 @@ impl<'a> Run<'a> {
             if floor <= allowed {
                 return ControlFlow::Continue(());
             }
-            let floor = floor - taken;
             refusal = Some(Refusal { section, floor });
             ControlFlow::Break(())
-        });
-        self.steps += steps + std::mem::take(&mut lows.steps);
+        };
+        // Between the pieces and on both sides of them.
+        let mut begin = around.lower;
+        let mut seen = 0;
+        for &piece in pieces {
+            let gap = Piece {
+                lower: begin,
+                upper: piece.lower,
+            };
+            seen += skyline.heavy(gap, least, &mut visit);
+            begin = piece.upper;
+        }
+        let rest = Piece {
+            lower: begin,
+            upper: around.upper,
+        };
+        seen += skyline.heavy(rest, least, &mut visit);
+        self.steps += seen + steps + std::mem::take(&mut lows.steps);
         refusal
     }
 

@@ -238,6 +238,19 @@ impl Instance {
         self.sections as usize
     }
 
+    /// The problem of some of the buffers alone, in that order.
+    pub(crate) fn part(&self, buffers: &[usize]) -> Instance {
+        let chosen = buffers.iter().map(|&buffer| self.buffers[buffer].clone());
+        let buffers: Vec<Buffer> = chosen.collect();
+        let (pieces, first_piece, sections) = compress(&buffers);
+        Instance {
+            buffers,
+            pieces,
+            first_piece,
+            sections,
+        }
+    }
+
     /// All pieces; those of one buffer are neighbours and in the order of time.
     pub(crate) fn all_pieces(&self) -> &[Piece] {
         &self.pieces

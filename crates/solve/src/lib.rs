@@ -24,12 +24,14 @@
 //! | [`bounds`] | what no placement can beat |
 //! | [`heuristics`] | orders and rules of single-pass placements |
 //! | `dive`, `skyline` | the capacity-guided dive: bottom up to a target height, no backtracking |
-//! | `exact` | branch and bound on small parts that are independent in time |
+//! | `exact` | branch and bound on parts that are independent in time |
+//! | `conflict` | which buffers do not fit into a capacity |
 //! | [`portfolio`] | runs strategies within limits and keeps the best |
 //! | [`strategy`] | their stable names |
 //! | [`validate`] | the judge that every solution passes before it is returned |
 //! | [`solution`] | configuration and result |
-//! | `budget` | limits counted in steps, and the one clock |
+//! | `budget`, `runner` | limits counted in steps and the one clock; tasks on threads |
+//! | `watch` | progress and cancelling |
 //!
 //! `examples/arena.rs` draws a placement.
 
@@ -37,19 +39,23 @@
 
 pub mod bounds;
 mod budget;
+mod conflict;
 mod dive;
 mod exact;
 pub mod heuristics;
 pub mod instance;
 pub mod portfolio;
+mod runner;
 mod skyline;
 pub mod solution;
 pub mod strategy;
 pub mod validate;
+mod watch;
 
 pub use heuristics::Fit;
 pub use heuristics::order::Order;
 pub use instance::{Buffer, Instance, InstanceError, Span};
-pub use portfolio::solve;
-pub use solution::{Config, Fits, Solution, SolveError};
+pub use portfolio::{solve, solve_watched};
+pub use solution::{Config, Fits, Solution, SolveError, Techniques};
 pub use strategy::{Strategy, UnknownStrategy};
+pub use watch::{Progress, Watch};

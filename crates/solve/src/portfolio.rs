@@ -1,33 +1,48 @@
 //! Runs strategies within the limits and keeps the best placement.
 //!
+//! First the single passes, from the one that is most often best to the one that is least often;
+//! then, on each part that is independent in time and still above the bound, rounds of exact
+//! search and of dives from changed orders, with limits that rise from round to round.
+//!
 //! # Determinism
 //!
 //! Tasks count as if they ran one after another in the order of their list: each may use the steps
-//! that those before it left, and the earlier one wins a tie. Threads only run ahead on the list;
-//! what they find is taken in its order, and what the steps would not have allowed is dropped.
+//! that those before it left, and the earlier one wins a tie. What the steps would not have allowed
+//! is dropped.
 
-use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{OnceLock, mpsc};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::bounds::{self, Bounds};
 use crate::budget::{Budget, Exhausted, Stop};
+use crate::conflict;
 use crate::dive::{Dive, Target};
-use crate::exact;
+use crate::exact::{self, MAX_MEMBERS, WAYS, Way};
 use crate::heuristics::order::{self, Order};
-use crate::heuristics::{greedy, sweep};
+use crate::heuristics::{core, greedy, sweep};
 use crate::instance::Instance;
-use crate::solution::{Config, Fits, Solution, SolveError};
+use crate::runner::in_order;
+use crate::solution::{Config, Fits, Solution, SolveError, Techniques};
 use crate::strategy::Strategy;
 use crate::validate;
+use crate::watch::{Progress, Watch};
 
 /// Dives from one base order before the best of them becomes the next base.
 const DIVES_PER_ROUND: usize = 8;
 
-/// The exact search may use this part of the steps that are left when it begins.
-const EXACT_SHARE: u64 = 4;
+/// Steps that an exact search may take in the first round; each round allows four times more.
+const EXACT_STEPS: u64 = 4_000_000;
+
+/// The way that pays when it goes on may take this many times more.
+const PATIENCE: u64 = 8;
+
+/// A rung lies this part of the way below the best height.
+const RUNG: u64 = 4;
+
+/// Rungs that may fail before the next round allows more.
+const MISSES: u32 = 2;
 
 /// Finds a placement of low height; see [`Config`] for the limits and the crate page for an
 /// example.
@@ -39,35 +54,75 @@ const EXACT_SHARE: u64 = 4;
 ///
 /// Only when a strategy breaks a rule, which is a mistake in this crate.
 pub fn solve(instance: &Instance, config: &Config) -> Result<Solution, SolveError> {
-    let deadline = config
-        .time_limit
-        .and_then(|limit| Instant::now().checked_add(limit));
+    solve_watched(instance, config, &Watch::default())
+}
+
+/// Like [`solve`], with hooks to follow the search and to end it.
+///
+/// ```
+/// use std::cell::Cell;
+/// use tenure_solve::{Buffer, Config, Instance, Watch, solve_watched};
+///
+/// let buffers = (0..9).map(|at| Buffer::new(8 + at % 3, at, at + 4)).collect();
+/// let best = Cell::new(u64::MAX);
+/// let progress = |now: tenure_solve::Progress| best.set(now.height);
+/// let watch = Watch { progress: Some(&progress), ..Watch::default() };
+/// let solution = solve_watched(&Instance::new(buffers)?, &Config::default(), &watch)?;
+/// assert_eq!(solution.height, best.get());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`solve`].
+pub fn solve_watched(
+    instance: &Instance,
+    config: &Config,
+    watch: &Watch<'_>,
+) -> Result<Solution, SolveError> {
+    let limit = config.time_limit;
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    let stop = Stop::new(deadline, watch.cancel);
     let bounds = bounds::bounds(instance);
-    let ground = Ground {
-        instance,
-        dive: OnceLock::new(),
-        height: bounds.lower_bound,
-        stop: Stop::new(deadline),
+    let enough = bounds.lower_bound.max(config.capacity.unwrap_or(0));
+    let ground = Ground::new(instance, &stop, enough);
+    let offsets = sweep::place(instance);
+    let best = Found {
+        height: instance.height_of(&offsets),
+        offsets,
+        strategy: Strategy::Sweep,
     };
-    let mut search = Search::new(&ground, config, bounds);
+    let mut search = Search {
+        ground: &ground,
+        config,
+        watch,
+        bounds,
+        outside: 0,
+        steps_left: config.steps,
+        best,
+    };
+    search.report();
     match config.strategy {
-        Strategy::Auto => search.portfolio(),
+        Strategy::Auto => {
+            search.single_passes();
+            search.improve(true, true);
+        }
         Strategy::Sweep => {}
-        Strategy::Exact => search.prove_small_parts(),
-        Strategy::Restarts => search.restarts(),
+        Strategy::Exact => search.improve(true, false),
+        Strategy::Restarts => search.improve(false, true),
         strategy => search.alone(strategy),
     }
     search.finish()
 }
 
-/// What all tasks of one call read.
+/// What all tasks on one instance read.
 struct Ground<'a> {
     instance: &'a Instance,
     /// Made when the first dive asks for it.
     dive: OnceLock<Dive<'a>>,
-    /// What the dives aim at.
-    height: u64,
-    stop: Stop,
+    /// The height that the single passes aim at.
+    aim: u64,
+    stop: &'a Stop<'a>,
 }
 
 /// What a task ends with: a placement, nothing below the height it had to beat, or no result
@@ -75,6 +130,15 @@ struct Ground<'a> {
 type Ending = Result<Option<Vec<u64>>, Exhausted>;
 
 impl<'a> Ground<'a> {
+    fn new(instance: &'a Instance, stop: &'a Stop<'a>, aim: u64) -> Self {
+        Ground {
+            instance,
+            dive: OnceLock::new(),
+            aim,
+            stop,
+        }
+    }
+
     fn dive(&self) -> &Dive<'a> {
         let make = || Dive::new(self.instance, &bounds::section_loads(self.instance));
         self.dive.get_or_init(make)
@@ -83,17 +147,18 @@ impl<'a> Ground<'a> {
     /// Makes one placement with a strategy that is a single pass. A dive ends without one when it
     /// would not be below `beat`.
     fn run(&self, strategy: Strategy, beat: u64, budget: &mut Budget<'_>) -> Ending {
+        let target = Target {
+            height: self.aim,
+            give_up: beat,
+        };
         match strategy {
             Strategy::Greedy(fit, order) => {
                 let order = order::sorted(self.instance, order);
                 greedy::place(self.instance, &order, fit, budget).map(Some)
             }
+            Strategy::Core(order) => core::place(self.instance, order, target, budget),
             Strategy::Dive(order) => {
                 let order = order::sorted(self.instance, order);
-                let target = Target {
-                    height: self.height,
-                    give_up: beat,
-                };
                 self.dive().run(&order, target, budget)
             }
             Strategy::Auto | Strategy::Sweep | Strategy::Exact | Strategy::Restarts => {
@@ -110,80 +175,103 @@ struct Found {
     strategy: Strategy,
 }
 
+/// The search on an instance, or on one part of it.
 struct Search<'a> {
     ground: &'a Ground<'a>,
     config: &'a Config,
+    watch: &'a Watch<'a>,
     bounds: Bounds,
+    /// The height of what is not part of this instance.
+    outside: u64,
     steps_left: u64,
     best: Found,
 }
 
-impl<'a> Search<'a> {
-    /// Begins with the placement of the sweep.
-    fn new(ground: &'a Ground<'a>, config: &'a Config, bounds: Bounds) -> Self {
-        let offsets = sweep::place(ground.instance);
-        Search {
-            ground,
-            config,
-            bounds,
-            steps_left: config.steps,
-            best: Found {
-                height: ground.instance.height_of(&offsets),
-                offsets,
-                strategy: Strategy::Sweep,
-            },
-        }
+impl Search<'_> {
+    /// The height at which there is nothing more to look for.
+    fn enough(&self) -> u64 {
+        let capacity = self.config.capacity.unwrap_or(0);
+        capacity.max(self.bounds.lower_bound)
     }
 
     /// Whether there is nothing more to look for, or no way to go on.
     fn done(&self) -> bool {
-        let enough = self
-            .config
-            .capacity
-            .unwrap_or(0)
-            .max(self.bounds.lower_bound);
-        self.best.height <= enough || self.steps_left == 0 || self.ground.stop.out_of_time()
+        let capacity = self.config.capacity;
+        let cannot_fit = capacity.is_some_and(|capacity| self.bounds.lower_bound > capacity);
+        self.best.height <= self.enough()
+            || cannot_fit
+            || self.steps_left == 0
+            || self.ground.stop.is_over()
     }
 
-    /// One single-pass strategy, without a limit of steps.
-    fn alone(&mut self, strategy: Strategy) {
-        let mut budget = Budget::new(u64::MAX, &self.ground.stop);
-        if let Ok(Some(offsets)) = self.ground.run(strategy, u64::MAX, &mut budget) {
-            let height = self.ground.instance.height_of(&offsets);
+    fn report(&self) {
+        if let Some(progress) = self.watch.progress {
+            progress(Progress {
+                height: self.best.height.max(self.outside),
+                lower_bound: self.bounds.lower_bound,
+                strategy: self.best.strategy,
+            });
+        }
+    }
+
+    /// Keeps a placement if it is lower than the best; whether it was.
+    fn offer(&mut self, offsets: Vec<u64>, strategy: Strategy) -> bool {
+        let height = self.ground.instance.height_of(&offsets);
+        let better = height < self.best.height;
+        if better {
             self.best = Found {
                 offsets,
                 height,
                 strategy,
             };
+            self.report();
+        }
+        better
+    }
+
+    /// One single-pass strategy, without a limit of steps.
+    fn alone(&mut self, strategy: Strategy) {
+        let mut budget = Budget::new(u64::MAX, self.ground.stop);
+        if let Ok(Some(offsets)) = self.ground.run(strategy, u64::MAX, &mut budget) {
+            self.best.height = u64::MAX;
+            self.offer(offsets, strategy);
         }
     }
 
-    fn portfolio(&mut self) {
-        let strategies: Vec<Strategy> = Strategy::all()
-            .filter(|strategy| matches!(strategy, Strategy::Greedy(..) | Strategy::Dive(_)))
-            .collect();
+    fn single_passes(&mut self) {
+        let core_first = self.config.techniques.core_first;
+        // On small instances the exact search finds all that these two would, and more.
+        let small = self.ground.instance.len() <= MAX_MEMBERS;
+        let wanted = |strategy: &Strategy| match strategy {
+            Strategy::Core(_) => core_first && !small,
+            Strategy::Greedy(..) => !small,
+            _ => true,
+        };
+        let strategies: Vec<Strategy> = Strategy::single_passes().filter(wanted).collect();
         let (ground, beat) = (self.ground, self.best.height);
         let task =
             |index: usize, budget: &mut Budget<'_>| ground.run(strategies[index], beat, budget);
-        self.in_turn(strategies.len(), task, |index| strategies[index]);
-        self.prove_small_parts();
-        self.restarts();
+        self.in_turn(strategies.len(), task, |search, index, ending| {
+            if let Ok(Some(offsets)) = ending {
+                search.offer(offsets, strategies[index]);
+            }
+            false
+        });
     }
 
-    /// Runs tasks until there is nothing more to look for. Returns the last one that lowered the
-    /// height.
-    fn in_turn(
+    /// Runs tasks until there is nothing more to look for or `take`, which gets what the steps
+    /// allow, says that it is enough.
+    fn in_turn<T: Send>(
         &mut self,
         tasks: usize,
-        task: impl Fn(usize, &mut Budget<'_>) -> Ending + Sync,
-        strategy: impl Fn(usize) -> Strategy,
-    ) -> Option<usize> {
-        let mut winner = None;
+        task: impl Fn(usize, &mut Budget<'_>) -> T + Sync,
+        mut take: impl FnMut(&mut Self, usize, T) -> bool,
+    ) {
         if self.done() {
-            return winner;
+            return;
         }
         let steps_left = AtomicU64::new(self.steps_left);
-        let stop = &self.ground.stop;
+        let stop = self.ground.stop;
         let run = |index: usize, unwanted: &AtomicBool| {
             // Threads that run ahead may see too much here, never too little.
             let limit = steps_left.load(Ordering::Relaxed);
@@ -195,89 +283,198 @@ impl<'a> Search<'a> {
             let affordable = used <= self.steps_left;
             self.steps_left = self.steps_left.saturating_sub(used);
             steps_left.store(self.steps_left, Ordering::Relaxed);
-            if let Ok(Some(offsets)) = ending
-                && affordable
-            {
-                let height = self.ground.instance.height_of(&offsets);
-                if height < self.best.height {
-                    let strategy = strategy(index);
-                    self.best = Found {
-                        offsets,
-                        height,
-                        strategy,
-                    };
-                    winner = Some(index);
-                }
-            }
-            if self.done() {
+            let enough = affordable && take(self, index, ending);
+            if enough || self.done() {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
             }
         });
-        winner
     }
 
-    /// Solves the parts that are independent in time and small enough exactly: the least height of
-    /// a part is a bound for the whole.
-    fn prove_small_parts(&mut self) {
-        if self.done() {
-            return;
+    /// Works on the parts that are independent in time, each of them within its share of the steps:
+    /// a height that one of them needs is a bound for the whole.
+    fn improve(&mut self, exact: bool, dives: bool) {
+        let instance = self.ground.instance;
+        let parts = exact::parts(instance);
+        let mut parts_left = parts.len() as u64;
+        if parts_left <= 1 {
+            return self.rounds(exact, dives);
         }
-        let buffers = self.ground.instance.buffers();
-        let mut budget = Budget::new(self.steps_left / EXACT_SHARE, &self.ground.stop);
-        for part in exact::parts(self.ground.instance) {
-            let end = |offsets: &[u64]| {
-                let ends = part
-                    .iter()
-                    .map(|&buffer| offsets[buffer] + buffers[buffer].size);
-                ends.max().unwrap_or(0)
-            };
-            let height = end(&self.best.offsets);
-            let bound = self.bounds.lower_bound;
-            if height <= bound {
+        for part in parts {
+            let share = self.steps_left / parts_left;
+            parts_left -= 1;
+            let buffers: Vec<usize> = part.iter().map(|&buffer| buffer as usize).collect();
+            let inner = instance.part(&buffers);
+            let offsets: Vec<u64> = buffers.iter().map(|&b| self.best.offsets[b]).collect();
+            let height = inner.height_of(&offsets);
+            if height <= self.enough() {
                 continue;
             }
-            let outcome = exact::search(self.ground.instance, &part, height, bound, &mut budget);
-            for (&buffer, offset) in part.iter().zip(outcome.better.into_iter().flatten()) {
-                self.best.offsets[buffer] = offset;
-                self.best.strategy = Strategy::Exact;
-            }
-            if outcome.complete {
-                self.bounds.lower_bound = bound.max(end(&self.best.offsets));
+            let ground = Ground::new(&inner, self.ground.stop, self.enough());
+            let mut search = Search {
+                ground: &ground,
+                config: self.config,
+                watch: self.watch,
+                bounds: self.bounds,
+                outside: self.best.height,
+                steps_left: share,
+                best: Found {
+                    offsets,
+                    height,
+                    strategy: self.best.strategy,
+                },
+            };
+            search.rounds(exact, dives);
+            self.steps_left -= share - search.steps_left;
+            self.bounds.lower_bound = search.bounds.lower_bound;
+            if search.best.height < height {
+                self.best.strategy = search.best.strategy;
+                for (&buffer, &offset) in buffers.iter().zip(&search.best.offsets) {
+                    self.best.offsets[buffer] = offset;
+                }
             }
         }
-        self.best.height = self.ground.instance.height_of(&self.best.offsets);
-        self.steps_left = self.steps_left.saturating_sub(budget.used());
+        self.best.height = instance.height_of(&self.best.offsets);
+        self.report();
     }
 
-    /// Dives again and again, from random changes of the best order so far and at targets between
-    /// the bound and the best height.
-    fn restarts(&mut self) {
-        let order = match self.best.strategy {
-            Strategy::Dive(order) => order,
+    /// Rounds of exact search and of dives, until there is nothing more to look for.
+    fn rounds(&mut self, exact: bool, dives: bool) {
+        let instance = self.ground.instance;
+        let first = match self.best.strategy {
+            Strategy::Dive(order) | Strategy::Core(order) => order,
             _ => Order::Area,
         };
-        let ground = self.ground;
-        let mut base = order::sorted(ground.instance, order);
+        let mut base = order::sorted(instance, first);
+        let exact = exact && base.len() <= MAX_MEMBERS;
+        let dives = dives && (self.config.techniques.restarts || !exact);
         let mut random = fastrand::Rng::with_seed(self.config.seed);
-        while !self.done() {
-            let changed: Vec<Vec<u32>> = (1..=DIVES_PER_ROUND)
-                .map(|strength| disturbed(&base, base.len() >> strength, &mut random))
-                .collect();
-            let (low, high) = (self.bounds.lower_bound, self.best.height);
-            let task = |index: usize, budget: &mut Budget<'_>| {
-                let part = (high - low) / DIVES_PER_ROUND as u64 * index as u64;
-                let target = Target {
-                    height: low + part,
-                    give_up: high,
-                };
-                ground.dive().run(&changed[index], target, budget)
-            };
-            let winner = self.in_turn(DIVES_PER_ROUND, task, |_| Strategy::Restarts);
-            if let Some(winner) = winner {
-                base = changed[winner].clone();
+        let mut round = 0;
+        while !self.done() && (exact || dives) {
+            if exact {
+                self.exact_round(round, &mut random);
             }
+            // A dive costs far less than an exact search may.
+            for _ in 0..if exact { 4 << round.min(8) } else { 1 } {
+                if dives && !self.done() {
+                    self.dive_round(&mut base, &mut random);
+                }
+            }
+            round += 1;
+        }
+    }
+
+    /// The exact search at the height aimed at, and when that fails at the rungs of a ladder: from
+    /// the best height a part of the way down to the highest that failed, again and again; a rung
+    /// that is reached costs far less than one that is not. In later rounds the rungs are also tried
+    /// from changed orders.
+    fn exact_round(&mut self, round: u32, random: &mut fastrand::Rng) {
+        let Techniques {
+            restarts, ladder, ..
+        } = self.config.techniques;
+        let limit = if restarts {
+            EXACT_STEPS.saturating_mul(1 << (2 * round).min(60))
+        } else {
+            u64::MAX
+        };
+        let mut failed = self.enough();
+        let patient = limit.saturating_mul(if round == 0 { PATIENCE } else { 1 });
+        if self.exact_at(failed, limit, patient, None) {
+            return;
+        }
+        let mut misses = 0;
+        while ladder && !self.done() && misses < MISSES {
+            let rung = self.best.height - (self.best.height - failed).div_ceil(RUNG);
+            let random = (round > 0).then_some(&mut *random);
+            if rung <= failed {
+                return;
+            }
+            if !self.exact_at(rung, limit, limit, random) {
+                failed = rung;
+                misses += 1;
+            }
+        }
+    }
+
+    /// The exact search at one height in all ways, each within `limit` steps, or `patient` if that
+    /// is what it needs, and from orders changed at `random`, until one finds a placement or proves that there
+    /// is none; whether one did.
+    fn exact_at(
+        &mut self,
+        height: u64,
+        limit: u64,
+        patient: u64,
+        random: Option<&mut fastrand::Rng>,
+    ) -> bool {
+        let techniques = self.config.techniques;
+        let instance = self.ground.instance;
+        let mut orders: Vec<(Way, Vec<u32>)> = WAYS
+            .map(|way| (way, order::sorted(instance, way.order)))
+            .into();
+        if let Some(random) = random {
+            for index in 0..orders.len() {
+                let (way, order) = &orders[index];
+                let strength = random.u32(1..=6);
+                let changed = disturbed(order, order.len() >> strength, random);
+                orders.push((*way, changed));
+            }
+        }
+        let task = |index: usize, budget: &mut Budget<'_>| {
+            let (way, order) = &orders[index];
+            let limit = if way.is_patient() { patient } else { limit };
+            budget.within(limit, |budget| {
+                exact::search(instance, order, height, *way, techniques, budget)
+            })
+        };
+        let grain = grain(instance);
+        let mut decided = false;
+        self.in_turn(orders.len(), task, |search, _, ending| {
+            decided = match ending {
+                Ok(Some(offsets)) => search.offer(offsets, Strategy::Exact),
+                Ok(None) => {
+                    let next = (height / grain + 1).saturating_mul(grain);
+                    // Higher than the best is said of what the best need not beat.
+                    let next = next.min(search.best.height);
+                    search.bounds.lower_bound = search.bounds.lower_bound.max(next);
+                    search.report();
+                    true
+                }
+                Err(Exhausted) => false,
+            };
+            decided
+        });
+        decided
+    }
+
+    /// Dives from random changes of the base order, at heights between the bound and the best. The
+    /// last that lowers the height becomes the base.
+    fn dive_round(&mut self, base: &mut Vec<u32>, random: &mut fastrand::Rng) {
+        let ladder = self.config.techniques.ladder;
+        let ground = self.ground;
+        let mut changed: Vec<Vec<u32>> = (1..=DIVES_PER_ROUND)
+            .map(|strength| disturbed(base, base.len() >> strength, random))
+            .collect();
+        let (low, high) = (self.enough(), self.best.height);
+        let task = |index: usize, budget: &mut Budget<'_>| {
+            let rung = if ladder { index as u64 } else { 0 };
+            let target = Target {
+                height: low + (high - low) / DIVES_PER_ROUND as u64 * rung,
+                give_up: high,
+            };
+            ground.dive().run(&changed[index], target, budget)
+        };
+        let mut winner = None;
+        self.in_turn(DIVES_PER_ROUND, task, |search, index, ending| {
+            if let Ok(Some(offsets)) = ending
+                && search.offer(offsets, Strategy::Restarts)
+            {
+                winner = Some(index);
+            }
+            false
+        });
+        if let Some(winner) = winner {
+            *base = changed.swap_remove(winner);
         }
     }
 
@@ -286,12 +483,13 @@ impl<'a> Search<'a> {
             max_load,
             lower_bound,
         } = self.bounds;
+        let instance = self.ground.instance;
         let Found {
             offsets,
             height,
             strategy,
         } = self.best;
-        if let Err(violation) = validate::validate(self.ground.instance, &offsets, Some(height)) {
+        if let Err(violation) = validate::validate(instance, &offsets, Some(height)) {
             return Err(SolveError::InvalidPlacement {
                 strategy,
                 violation,
@@ -306,6 +504,11 @@ impl<'a> Search<'a> {
                 Fits::Undecided
             }
         });
+        let capacity = self.config.capacity.filter(|_| fits == Some(Fits::No));
+        let conflict = capacity.map(|capacity| {
+            let budget = Budget::new(self.steps_left.max(EXACT_STEPS), self.ground.stop);
+            conflict::find(instance, capacity, self.config.techniques, budget)
+        });
         Ok(Solution {
             offsets,
             height,
@@ -313,10 +516,28 @@ impl<'a> Search<'a> {
             lower_bound,
             proven_optimal: height == lower_bound,
             fits,
+            conflict: conflict.unwrap_or_default(),
             strategy,
             cut_by_clock: self.ground.stop.out_of_time(),
+            cancelled: self.ground.stop.cancelled(),
         })
     }
+}
+
+/// All heights that a placement without needless room can have are multiples of this.
+fn grain(instance: &Instance) -> u64 {
+    let buffers = instance.buffers().iter();
+    let numbers = buffers.filter(|buffer| buffer.size > 0).flat_map(|buffer| {
+        let aligned = (buffer.alignment > 1).then_some(buffer.alignment);
+        [Some(buffer.size), aligned, buffer.offset]
+    });
+    let divisor = numbers.flatten().fold(0, |mut a, mut b| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    });
+    divisor.max(1)
 }
 
 /// The order with each element moved back by fewer than `distance` places at random (at least 2).
@@ -327,55 +548,4 @@ fn disturbed(order: &[u32], distance: usize, random: &mut fastrand::Rng) -> Vec<
         .collect();
     keyed.sort_by_key(|&(place, _)| place);
     keyed.into_iter().map(|(_, buffer)| buffer).collect()
-}
-
-/// Runs `task(0)`, `task(1)`, … on `threads` threads and hands their results to `take` in that
-/// order, until it breaks; tasks still running then see their flag set.
-fn in_order<T: Send>(
-    threads: NonZeroUsize,
-    tasks: usize,
-    task: impl Fn(usize, &AtomicBool) -> T + Sync,
-    mut take: impl FnMut(usize, T) -> ControlFlow<()>,
-) {
-    let unwanted = AtomicBool::new(false);
-    if threads.get() == 1 || tasks <= 1 {
-        for index in 0..tasks {
-            if take(index, task(index, &unwanted)).is_break() {
-                return;
-            }
-        }
-        return;
-    }
-    let next = AtomicUsize::new(0);
-    let (sender, receiver) = mpsc::channel();
-    std::thread::scope(|scope| {
-        for _ in 0..threads.get().min(tasks) {
-            let sender = sender.clone();
-            let (next, task, unwanted) = (&next, &task, &unwanted);
-            scope.spawn(move || {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= tasks || unwanted.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    if sender.send((index, task(index, unwanted))).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(sender);
-        let mut waiting: Vec<Option<T>> = (0..tasks).map(|_| None).collect();
-        let mut taken = 0;
-        for (index, result) in receiver {
-            waiting[index] = Some(result);
-            while let Some(result) = waiting.get_mut(taken).and_then(Option::take) {
-                if take(taken, result).is_break() {
-                    unwanted.store(true, Ordering::Relaxed);
-                    return;
-                }
-                taken += 1;
-            }
-        }
-    });
 }

@@ -6,6 +6,66 @@ use std::time::Duration;
 use crate::strategy::Strategy;
 use crate::validate::Violation;
 
+/// What the search does beyond trying everything, each with its reason. All are on by default; they
+/// are switched off to measure what each is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Techniques {
+    /// Dive on the buffers of heavy sections first and fill the rest in around them: light sections
+    /// cannot bind, and they are most of a large instance.
+    pub core_first: bool,
+    /// Raise what was passed over to where something can lift it: else it could drop back down, and
+    /// the same placement was tried already.
+    pub put_off: bool,
+    /// Bound a section by stacking its buffers from their least offsets instead of all from the
+    /// least one: holes that nobody can fill count.
+    pub head_bound: bool,
+    /// Raise a buffer that would end too high below a set of others: forced orders show early.
+    pub not_first: bool,
+    /// Keep buffers that differ in nothing in one order: any other is the same placement.
+    pub twins: bool,
+    /// Search what no unplaced buffer connects in time apart: one side's failures are not repeated
+    /// for every placement of the other.
+    pub split: bool,
+    /// Begin again with changed orders and rising limits: a bad first choice is never corrected by
+    /// going on.
+    pub restarts: bool,
+    /// Aim at heights between the bound and the best, and not only at the bound: where the bound
+    /// cannot be reached, aiming at it leads nowhere.
+    pub ladder: bool,
+}
+
+impl Techniques {
+    /// The names and current values, in the order of the fields.
+    pub fn named(&mut self) -> [(&'static str, &mut bool); 8] {
+        [
+            ("core-first", &mut self.core_first),
+            ("put-off", &mut self.put_off),
+            ("head-bound", &mut self.head_bound),
+            ("not-first", &mut self.not_first),
+            ("twins", &mut self.twins),
+            ("split", &mut self.split),
+            ("restarts", &mut self.restarts),
+            ("ladder", &mut self.ladder),
+        ]
+    }
+}
+
+/// All on.
+impl Default for Techniques {
+    fn default() -> Self {
+        Techniques {
+            core_first: true,
+            put_off: true,
+            head_bound: true,
+            not_first: true,
+            twins: true,
+            split: true,
+            restarts: true,
+            ladder: true,
+        }
+    }
+}
+
 /// How to solve: strategy, limits and goal.
 ///
 /// Everything but [`time_limit`](Config::time_limit) is deterministic: the same instance and
@@ -27,6 +87,8 @@ pub struct Config {
     /// Stop at the first placement that ends at or below this many bytes, and say in
     /// [`Solution::fits`] whether there is one. Without it the least height is looked for.
     pub capacity: Option<u64>,
+    /// What the search does; all of it but in measurements.
+    pub techniques: Techniques,
 }
 
 impl Config {
@@ -53,6 +115,7 @@ impl Default for Config {
             threads: NonZeroUsize::MIN,
             seed: 0,
             capacity: None,
+            techniques: Techniques::default(),
         }
     }
 }
@@ -83,11 +146,16 @@ pub struct Solution {
     pub proven_optimal: bool,
     /// The answer about [`Config::capacity`]; `None` when there was none.
     pub fits: Option<Fits>,
+    /// When it is proven not to fit: buffers, as sorted indices, that do not fit into the capacity
+    /// even on their own. Empty otherwise.
+    pub conflict: Vec<usize>,
     /// The strategy that found the placement; never [`Strategy::Auto`]. It is another one than asked
     /// for when that found nothing, or nothing better, within its limits.
     pub strategy: Strategy,
     /// Whether the time limit cut the search, so that another run may end with another solution.
     pub cut_by_clock: bool,
+    /// Whether the caller ended the search through [`Watch::cancel`](crate::Watch::cancel).
+    pub cancelled: bool,
 }
 
 /// Why there is no solution. There always is one: this can only be a mistake in this crate.

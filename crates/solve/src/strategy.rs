@@ -27,22 +27,33 @@ pub enum Strategy {
     /// `dive-ORDER`: the capacity-guided dive, aimed at the lower bound; the order decides between
     /// buffers that can lie equally low.
     Dive(Order),
+    /// `core-ORDER`: the dive on the buffers of heavy sections, and the others filled in around
+    /// them.
+    Core(Order),
     /// `exact`: the sweep, then branch and bound on every part that is independent in time and has
-    /// at most 64 buffers.
+    /// at most 1000 buffers.
     Exact,
     /// `restarts`: the sweep, then dives from random changes of the best order so far.
     Restarts,
 }
 
 impl Strategy {
-    /// All strategies; the portfolio tries them in this order, so the earlier wins a tie.
+    /// All strategies.
     pub fn all() -> impl Iterator<Item = Strategy> {
+        let first = [Strategy::Auto, Strategy::Sweep];
+        let last = [Strategy::Exact, Strategy::Restarts];
+        first.into_iter().chain(Self::single_passes()).chain(last)
+    }
+
+    /// What is a single pass; the portfolio tries them in this order, so the earlier wins a tie.
+    pub(crate) fn single_passes() -> impl Iterator<Item = Strategy> {
         let greedy = [Fit::Best, Fit::First].into_iter();
         let greedy = greedy.flat_map(|fit| Order::ALL.map(|order| Strategy::Greedy(fit, order)));
+        let core = Order::ALL.map(Strategy::Core).into_iter();
         let dives = Order::ALL.map(Strategy::Dive);
-        let single = [Strategy::Auto, Strategy::Sweep];
-        let last = [Strategy::Exact, Strategy::Restarts];
-        single.into_iter().chain(dives).chain(greedy).chain(last)
+        // More orders of the core only when a whole dive has had its chance.
+        let (first, rest) = (core.clone().take(2), core.skip(2));
+        first.chain(dives).chain(greedy).chain(rest)
     }
 }
 
@@ -54,6 +65,7 @@ impl fmt::Display for Strategy {
             Strategy::Exact => f.write_str("exact"),
             Strategy::Restarts => f.write_str("restarts"),
             Strategy::Dive(order) => write!(f, "dive-{}", order.name()),
+            Strategy::Core(order) => write!(f, "core-{}", order.name()),
             Strategy::Greedy(Fit::Best, order) => write!(f, "best-fit-{}", order.name()),
             Strategy::Greedy(Fit::First, order) => write!(f, "first-fit-{}", order.name()),
         }

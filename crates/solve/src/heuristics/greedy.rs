@@ -110,7 +110,7 @@ mod tests {
             Buffer::new(4, 2, 4),
         ])
         .unwrap();
-        let stop = Stop::new(None);
+        let stop = Stop::new(None, None);
         let mut budget = Budget::new(1000, &stop);
         let offsets = place(&instance, &[0, 1, 2], Fit::First, &mut budget);
         assert_eq!(offsets, Ok(vec![8, 4, 0]));

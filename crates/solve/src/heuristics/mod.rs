@@ -4,6 +4,8 @@
 //! them are near-linear: they look only at the placed buffers that are alive together with the
 //! new one.
 
+pub(crate) mod core;
+pub(crate) mod fill;
 pub(crate) mod greedy;
 pub(crate) mod index;
 pub(crate) mod order;

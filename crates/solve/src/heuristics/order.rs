@@ -23,11 +23,15 @@ pub enum Order {
     LoadSize,
     /// Highest load during its life first, then largest area.
     LoadArea,
+    /// Highest load during its life first, then longest duration.
+    LoadDuration,
+    /// Latest death first, then longest duration.
+    Death,
 }
 
 impl Order {
     /// All orders, in the order in which the portfolio tries them.
-    pub const ALL: [Order; 7] = [
+    pub const ALL: [Order; 9] = [
         Order::Area,
         Order::LoadArea,
         Order::LoadSize,
@@ -35,6 +39,8 @@ impl Order {
         Order::Size,
         Order::Conflicts,
         Order::Duration,
+        Order::LoadDuration,
+        Order::Death,
     ];
 
     /// The word in the names of strategies.
@@ -47,6 +53,8 @@ impl Order {
             Order::Conflicts => "conflicts",
             Order::LoadSize => "load-size",
             Order::LoadArea => "load-area",
+            Order::LoadDuration => "load-duration",
+            Order::Death => "death",
         }
     }
 }
@@ -58,6 +66,10 @@ pub(crate) fn sorted(instance: &Instance, order: Order) -> Vec<u32> {
         Order::Birth => per_buffer(instance, |index| {
             let birth = instance.hull(index).map_or(0, |hull| hull.lower);
             (u128::from(u32::MAX - birth), 0)
+        }),
+        Order::Death => per_buffer(instance, |index| {
+            let death = instance.hull(index).map_or(0, |hull| hull.upper);
+            (u128::from(death), duration(instance, index))
         }),
         Order::Size => per_buffer(instance, |index| (u128::from(buffers[index].size), 0)),
         Order::Area => per_buffer(instance, |index| (area(instance, index), 0)),
@@ -73,6 +85,12 @@ pub(crate) fn sorted(instance: &Instance, order: Order) -> Vec<u32> {
                     u128::from(loads[index]) + u128::from(buffers[index].size),
                     0,
                 )
+            })
+        }
+        Order::LoadDuration => {
+            let loads = peak_loads(instance);
+            per_buffer(instance, |index| {
+                (u128::from(loads[index]), duration(instance, index))
             })
         }
         Order::LoadArea => {

@@ -64,7 +64,7 @@ fn fixed_ranges(instance: &Instance) -> Vec<(u64, u64)> {
 }
 
 /// The free bytes: holes below `top`, and everything from `top` on.
-struct FreePlaces {
+pub(super) struct FreePlaces {
     /// Start → end.
     by_offset: BTreeMap<u64, u64>,
     /// (room, start).
@@ -73,6 +73,58 @@ struct FreePlaces {
 }
 
 impl FreePlaces {
+    /// All bytes are free.
+    pub(super) fn new() -> Self {
+        FreePlaces::around(Vec::new())
+    }
+
+    /// The holes with at least `room` bytes as (start, end), the tightest first.
+    pub(super) fn by_room(&self, room: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let holes = self.by_room.range((room, 0)..);
+        holes.map(|&(room, start)| (start, start + room))
+    }
+
+    /// The holes as (start, end), the lowest first.
+    pub(super) fn by_offset(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.by_offset.iter().map(|(&start, &end)| (start, end))
+    }
+
+    /// From here on everything is free.
+    pub(super) fn open_end(&self) -> u64 {
+        let last = self.by_offset.last_key_value();
+        match last {
+            Some((&start, &end)) if end == self.top => start,
+            _ => self.top,
+        }
+    }
+
+    /// Takes bytes that are free.
+    pub(super) fn occupy(&mut self, start: u64, end: u64) {
+        if end > self.top {
+            self.add(self.top, end);
+            self.join_below(self.top, end);
+            self.top = end;
+        }
+        let hole = self.by_offset.range(..=start).next_back();
+        if let Some((&hole_start, &hole_end)) = hole {
+            self.remove(hole_start, hole_end);
+            self.add(hole_start, start);
+            self.add(end, hole_end);
+        }
+    }
+
+    /// Joins the hole `start..end` with one that ends at its start.
+    fn join_below(&mut self, start: u64, end: u64) {
+        let below = self.by_offset.range(..start).next_back();
+        if let Some((&below_start, &below_end)) = below
+            && below_end == start
+        {
+            self.remove(below_start, below_end);
+            self.remove(start, end);
+            self.add(below_start, end);
+        }
+    }
+
     /// All bytes are free but those of the sorted, disjoint `ranges`.
     fn around(ranges: Vec<(u64, u64)>) -> Self {
         let mut free = FreePlaces {
@@ -132,7 +184,7 @@ impl FreePlaces {
     }
 
     /// Gives bytes back and joins them with the free ones beside them.
-    fn give(&mut self, mut start: u64, mut end: u64) {
+    pub(super) fn give(&mut self, mut start: u64, mut end: u64) {
         let below = self.by_offset.range(..start).next_back();
         if let Some((&below_start, &below_end)) = below
             && below_end == start
