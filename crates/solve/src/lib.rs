@@ -54,6 +54,7 @@ mod watch;
 
 pub use heuristics::Fit;
 pub use heuristics::order::Order;
+pub use heuristics::peers::Peer;
 pub use instance::{Buffer, Instance, InstanceError, Span};
 pub use portfolio::{solve, solve_watched};
 pub use solution::{Config, Fits, Solution, SolveError, Techniques};

@@ -21,7 +21,7 @@ use crate::conflict;
 use crate::dive::{Dive, Target};
 use crate::exact::{self, MAX_MEMBERS, WAYS, Way};
 use crate::heuristics::order::{self, Order};
-use crate::heuristics::{core, greedy, sweep};
+use crate::heuristics::{core, greedy, peers, sweep};
 use crate::instance::Instance;
 use crate::runner::in_order;
 use crate::solution::{Config, Fits, Solution, SolveError, Techniques};
@@ -161,6 +161,7 @@ impl<'a> Ground<'a> {
                 let order = order::sorted(self.instance, order);
                 self.dive().run(&order, target, budget)
             }
+            Strategy::Peer(peer) => peers::place(self.instance, peer, budget).map(Some),
             Strategy::Auto | Strategy::Sweep | Strategy::Exact | Strategy::Restarts => {
                 Ok(Some(sweep::place(self.instance)))
             }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use crate::heuristics::Fit;
 use crate::heuristics::order::Order;
+use crate::heuristics::peers::Peer;
 
 /// A way to find a placement.
 ///
@@ -35,6 +36,8 @@ pub enum Strategy {
     Exact,
     /// `restarts`: the sweep, then dives from random changes of the best order so far.
     Restarts,
+    /// What another planner would hold, by its name; `auto` does not try it.
+    Peer(Peer),
 }
 
 impl Strategy {
@@ -42,7 +45,8 @@ impl Strategy {
     pub fn all() -> impl Iterator<Item = Strategy> {
         let first = [Strategy::Auto, Strategy::Sweep];
         let last = [Strategy::Exact, Strategy::Restarts];
-        first.into_iter().chain(Self::single_passes()).chain(last)
+        let own = first.into_iter().chain(Self::single_passes()).chain(last);
+        own.chain(Peer::ALL.map(Strategy::Peer))
     }
 
     /// What is a single pass; the portfolio tries them in this order, so the earlier wins a tie.
@@ -64,6 +68,7 @@ impl fmt::Display for Strategy {
             Strategy::Sweep => f.write_str("sweep"),
             Strategy::Exact => f.write_str("exact"),
             Strategy::Restarts => f.write_str("restarts"),
+            Strategy::Peer(peer) => f.write_str(peer.name()),
             Strategy::Dive(order) => write!(f, "dive-{}", order.name()),
             Strategy::Core(order) => write!(f, "core-{}", order.name()),
             Strategy::Greedy(Fit::Best, order) => write!(f, "best-fit-{}", order.name()),

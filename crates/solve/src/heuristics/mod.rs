@@ -9,6 +9,7 @@ pub(crate) mod fill;
 pub(crate) mod greedy;
 pub(crate) mod index;
 pub(crate) mod order;
+pub(crate) mod peers;
 pub(crate) mod sweep;
 
 /// Which of the free places a buffer takes.
