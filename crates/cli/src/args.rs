@@ -164,6 +164,9 @@ pub struct SolveArgs {
     /// Write the rows with their offsets
     #[arg(long, short, value_name = "OUT.csv")]
     pub output: Option<PathBuf>,
+    /// Draw the packing
+    #[arg(long, value_name = "OUT.svg")]
+    pub svg: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

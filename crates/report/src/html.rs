@@ -41,7 +41,7 @@ fn data(model: &ReportModel) -> String {
 }
 
 /// Text that can stand in an element or a quoted attribute.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -1,8 +1,10 @@
-//! Plans and findings become documents: text for the terminal, one HTML file for the browser.
+//! Plans and findings become documents: text for the terminal, one HTML file for the browser, a
+//! picture of a packing.
 //!
 //! ```text
 //! PlanFile ──ReportModel::new──► ReportModel ──► text::summary
 //!                                           └──► html::page
+//! buffers with offsets ──► Packing ──► svg::picture
 //! ```
 //!
 //! Functions here return strings; who writes them where is the caller's business.
@@ -12,7 +14,9 @@
 mod error;
 pub mod html;
 pub mod model;
+mod name;
 mod size;
+pub mod svg;
 pub mod text;
 
 pub use error::ReportError;

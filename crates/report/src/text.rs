@@ -1,12 +1,12 @@
 //! The summary on a terminal, made for 80 columns.
 
 mod chart;
-mod name;
 mod table;
 
 use anstyle::{AnsiColor, Style as Ansi};
 
 use crate::model::{ArenaView, Figures, Peak, ReportModel, StorageView, label};
+use crate::name;
 use crate::size::{grouped, human, percent};
 use table::Column;
 

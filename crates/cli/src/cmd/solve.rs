@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use tenure_formats::csv::{self, Times};
+use tenure_report::svg::{self, PackedBuffer, Packing};
 use tenure_solve::{Buffer, Config, Fits, Instance, Solution, Span};
 
 use crate::args::SolveArgs;
@@ -60,6 +61,10 @@ pub fn run(args: &SolveArgs, ui: &Ui) -> Result<Exit, Failure> {
             .map_err(Failure::internal)?;
         files::write(out, &text)?;
     }
+    if let Some(out) = &args.svg {
+        let text = picture(args, &table, &instance, &solution);
+        files::write(out, text.as_bytes())?;
+    }
     let fits = solution.fits.is_none_or(|f| f == Fits::Yes);
     if args.json {
         let summary = Summary {
@@ -111,6 +116,34 @@ fn instance(table: &csv::Table, align: u64) -> Result<Instance, String> {
         })
         .collect::<Result<_, String>>()?;
     Instance::new(buffers).map_err(|e| e.to_string())
+}
+
+/// The packing as a picture.
+fn picture(
+    args: &SolveArgs,
+    table: &csv::Table,
+    instance: &Instance,
+    solution: &Solution,
+) -> String {
+    let name = args.buffers.file_name().unwrap_or_default();
+    let rows = table.rows().iter().zip(instance.buffers());
+    let buffers = rows.zip(&solution.offsets);
+    svg::picture(&Packing {
+        title: &name.to_string_lossy(),
+        height: solution.height,
+        lower_bound: solution.lower_bound,
+        buffers: buffers
+            .map(|((row, buffer), &offset)| PackedBuffer {
+                id: &row.id,
+                size: row.size,
+                offset,
+                life: buffer
+                    .live_spans()
+                    .map(|span| (span.lower, span.upper))
+                    .collect(),
+            })
+            .collect(),
+    })
 }
 
 fn lcm(a: u64, b: u64) -> Option<u64> {

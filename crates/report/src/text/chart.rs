@@ -1,7 +1,8 @@
 //! Bytes over steps as a chart of block characters.
 
-use super::{Paint, Style, name};
+use super::{Paint, Style};
 use crate::model::Peak;
+use crate::name;
 use crate::size;
 
 /// Columns of the plot.

@@ -39,8 +39,8 @@ pub enum Peer {
     /// `growing-blocks`: as `whole-blocks`, but when no free block is large enough, the largest of
     /// them grows. Only without a free block is there a new one.
     GrowingBlocks,
-    /// `caching-pool`, the caching allocator of PyTorch on a device, fed in program order: the
-    /// height is what it has reserved at the end, at offset 0 or above the highest fixed buffer.
+    /// `caching-pool`, the caching allocator of PyTorch on a device, fed in program order. What it
+    /// has reserved at the end may be up to a segment more than the height.
     CachingPool,
 }
 

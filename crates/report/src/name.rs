@@ -1,22 +1,24 @@
-//! Names on a terminal: made harmless, then cut to a width.
+//! Names on a terminal and in a picture: made harmless, then cut to a width.
 //!
-//! Names come from model files that nobody vouches for. A control character could drive the
-//! terminal, a bidirectional mark could turn the rest of the line around: neither gets out.
+//! Names come from files that nobody vouches for. A control character could drive the terminal or
+//! make the picture's XML unreadable, a bidirectional mark could turn the rest of the line around:
+//! neither gets out.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::Style;
+use crate::text::Style;
 
 /// Columns that a text takes on a terminal.
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
 /// The text with everything that is not plain to print replaced.
-pub(super) fn harmless(text: &str, style: Style) -> String {
+pub(crate) fn harmless(text: &str, style: Style) -> String {
     let swap = if style.unicode { '\u{fffd}' } else { '?' };
     let printable = |c: char| {
-        let harmful = c.is_control() || turns_the_line(c) || matches!(c, '\u{2028}' | '\u{2029}');
+        let no_text = matches!(c, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}');
+        let harmful = c.is_control() || turns_the_line(c) || no_text;
         !harmful && (style.unicode || c.is_ascii())
     };
     text.chars()
@@ -31,7 +33,7 @@ fn turns_the_line(c: char) -> bool {
 
 /// The text in at most `columns` columns, its middle left out when it is longer: names of nodes
 /// tell their place at the front and their operator at the end.
-pub(super) fn shorten(text: &str, columns: usize, style: Style) -> String {
+pub(crate) fn shorten(text: &str, columns: usize, style: Style) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
@@ -93,7 +95,7 @@ mod tests {
     #[test]
     fn nothing_reaches_the_terminal_that_could_drive_it() {
         assert_eq!(harmless("a\x1b[2Jb\nc", PLAIN), "a\u{fffd}[2Jb\u{fffd}c");
-        assert_eq!(harmless("x\u{202e}y", PLAIN), "x\u{fffd}y");
+        assert_eq!(harmless("x\u{202e}y\u{ffff}", PLAIN), "x\u{fffd}y\u{fffd}");
         assert_eq!(harmless("Größe", ASCII), "Gr??e");
     }
 }
