@@ -2,7 +2,7 @@
 
 use arbitrary::Unstructured;
 use tenure_graph::Graph;
-use tenure_graph::arbitrary_graph::{Size, ge, onnx};
+use tenure_graph::arbitrary_graph::{Size, decorate, ge, onnx};
 use tenure_graph::plan::{Placement, PlanOptions, Sharing};
 
 /// A random graph with static shapes, of a dialect by the seed's parity.
@@ -20,6 +20,18 @@ pub fn graph(seed: u64, size: Size) -> Graph {
         ge(&mut u, size)
     };
     made.expect("the generators take what is left when bytes run out")
+}
+
+/// Gives a graph what its file might say beyond its operators: sizes that are not known before the
+/// run, sizes that differ from the shapes, references and scratch where the operator has none.
+///
+/// # Panics
+/// Never for a seed, as in [`graph`].
+pub fn say_more(seed: u64, graph: &mut Graph) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let bytes: Vec<u8> = (0..graph.nodes.len() * 64).map(|_| rng.u8(..)).collect();
+    decorate(&mut Unstructured::new(&bytes), graph)
+        .expect("the generators take what is left when bytes run out");
 }
 
 /// Random options.

@@ -491,7 +491,9 @@ impl Gather<'_, '_> {
             }
             _ => self.shared.same(output, input),
         }
-        if self.graph.bytes(output) == Some(0) {
+        // Where there are no bytes, there is nothing to lie in.
+        let empty = |v| self.graph.bytes(v) == Some(0);
+        if empty(output) || empty(input) && outside != Some(Outside::Variable) {
             return;
         }
         if let (Some(Outside::Constant | Outside::CallerInput), false) = (outside, copied) {
@@ -514,7 +516,6 @@ impl Gather<'_, '_> {
                 }
                 here
             }
-            Some(Outside::Dynamic) => true,
             _ => match (place, self.region(item)) {
                 (Some(to), Some(from)) => to.memory == from.memory && to.start == from.start,
                 // A value of unknown size has no place yet, and neither has its reference.

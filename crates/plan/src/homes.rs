@@ -103,6 +103,7 @@ fn foldable(graph: &Graph, table: &OpTable, homes: &Homes, node: NodeId) -> bool
     let effects = table.effects(graph, node);
     effects.known
         && effects.pure
+        && effects.refs.is_empty()
         && (0u32..)
             .zip(inputs)
             .all(|(k, input)| input.is_none_or(|v| constant(v) || effects.shape_only.contains(&k)))

@@ -52,6 +52,18 @@ pub enum PlanError {
         /// The attribute.
         attribute: &'static str,
     },
+    /// A reference that can neither be placed where it must lie nor be given a copy to lie in.
+    #[error(
+        "node {node:?} writes output {output:?} in the memory of {input:?}, and the sizes of both must be known to plan that: give their dimensions with --dim"
+    )]
+    UnsizedReference {
+        /// Label of the node.
+        node: String,
+        /// Label of the output.
+        output: String,
+        /// Label of the value that it refers to.
+        input: String,
+    },
     /// Sizes do not fit in 64 bits.
     #[error(
         "the sizes of the storages add up to more than 64 bits can count: check the dimensions given with --dim"
@@ -97,7 +109,7 @@ pub struct Memory {
 /// together.
 ///
 /// # Errors
-/// More steps than 32 bits can count, more than one stream, or a demand that cannot be met yet.
+/// More steps than 32 bits can count, more than one stream, or a demand that cannot be met.
 pub fn memory(graph: &Graph, table: &OpTable, options: &PlanOptions) -> Result<Memory, PlanError> {
     demands::refuse_unmet(graph)?;
     let mut streams: Vec<_> = graph.nodes.values().filter_map(|n| n.stream).collect();
@@ -110,7 +122,7 @@ pub fn memory(graph: &Graph, table: &OpTable, options: &PlanOptions) -> Result<M
     let homes = homes(graph, table, options);
     let schedule = schedule(graph, table, &homes.folded)?;
     let lives = lives(graph, table, options, &homes, &schedule);
-    let classes = classes(graph, table, options, &homes, &schedule, lives);
+    let classes = classes(graph, table, options, &homes, &schedule, lives)?;
     Ok(Memory {
         homes,
         schedule,

@@ -96,8 +96,10 @@ impl Sweep<'_> {
                 Phase::Run => {
                     let effects = self.table.effects(self.graph, node);
                     for (k, value) in (0u32..).zip(&self.graph.nodes[node].inputs) {
+                        // What a view is made of is read, though nothing else of it be.
+                        let viewed = || effects.views.iter().any(|a| a.input == k);
                         if let Some(value) = *value
-                            && (self.plain || !effects.shape_only.contains(&k))
+                            && (self.plain || !effects.shape_only.contains(&k) || viewed())
                         {
                             self.read(value, node, number);
                         }

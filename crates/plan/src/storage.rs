@@ -20,6 +20,7 @@ use tenure_graph::{Graph, NodeId, ValueId};
 mod merge;
 mod views;
 
+use crate::PlanError;
 use crate::homes::{Home, Homes};
 use crate::schedule::Schedule;
 use crate::spans::normalise;
@@ -51,7 +52,9 @@ pub struct Classes {
 }
 
 /// Forms the classes.
-#[must_use]
+///
+/// # Errors
+/// [`PlanError::UnsizedReference`].
 pub fn classes(
     graph: &Graph,
     table: &OpTable,
@@ -59,7 +62,7 @@ pub fn classes(
     homes: &Homes,
     schedule: &Schedule,
     mut lives: SecondaryMap<ValueId, Life>,
-) -> Classes {
+) -> Result<Classes, PlanError> {
     let mut join = Join::new(graph, table, options, homes, schedule);
     join.add_values(&mut lives);
     join.add_workspaces();
@@ -67,8 +70,8 @@ pub fn classes(
     join.views();
     join.collect_groups();
     join.relate_moves();
-    join.walk();
-    join.finish()
+    join.walk()?;
+    Ok(join.finish())
 }
 
 /// Index of an item: values by their id, then workspaces and copies.

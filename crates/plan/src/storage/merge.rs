@@ -3,10 +3,12 @@
 use smallvec::SmallVec;
 use tenure_graph::effects::{Alias, Effects};
 use tenure_graph::entity::EntityRef;
-use tenure_graph::plan::{Phase, Sharing};
+use tenure_graph::plan::{Item, Phase, Sharing};
 use tenure_graph::{NodeId, ValueId};
 
 use super::{Index, Join, Segment, index};
+use crate::PlanError;
+use crate::homes::Home;
 use crate::liveness::moves;
 
 /// Which sizes two groups may have to share memory.
@@ -40,7 +42,7 @@ impl Join<'_> {
     }
 
     /// Meets every node and transfer in execution order and joins what may be joined.
-    pub(super) fn walk(&mut self) {
+    pub(super) fn walk(&mut self) -> Result<(), PlanError> {
         // Transfers that happen while a body runs wait for their step.
         let mut waiting: Vec<Vec<(u32, ValueId, ValueId)>> = Vec::new();
         for number in 0..self.schedule.steps.len() {
@@ -65,7 +67,7 @@ impl Join<'_> {
                     waiting.pop();
                 }
                 Phase::Enter(_) => {}
-                Phase::Run => self.run(step.node, number),
+                Phase::Run => self.run(step.node, number)?,
             }
             if let Some(list) = waiting.last_mut() {
                 let mut due = Vec::new();
@@ -78,10 +80,32 @@ impl Join<'_> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Whether a reference to `from` takes part in planned memory; if so, both sizes are known.
+    fn is_placeable(&self, node: NodeId, from: ValueId, to: ValueId) -> Result<bool, PlanError> {
+        let home = match self.items[self.group(from) as usize].item {
+            Item::Value(source) => self.homes.of[source],
+            Item::Workspace(..) | Item::Copy(_) => Home::Planned,
+        };
+        let read_only = matches!(home, Home::Constant | Home::CallerInput);
+        match (self.graph.bytes(from), self.graph.bytes(to)) {
+            _ if home == Home::Variable => Ok(false),
+            // Where there are no bytes, there is nothing to lie in.
+            (Some(0), Some(_)) | (_, Some(0)) => Ok(false),
+            (Some(_), Some(_)) => Ok(true),
+            (None, None) if !read_only => Ok(false),
+            _ => Err(PlanError::UnsizedReference {
+                node: self.graph.node_label(node),
+                output: self.graph.value_label(to),
+                input: self.graph.value_label(from),
+            }),
+        }
     }
 
     /// References and updates in place of one node.
-    fn run(&mut self, node: NodeId, step: u32) {
+    fn run(&mut self, node: NodeId, step: u32) -> Result<(), PlanError> {
         let effects = self.table.effects(self.graph, node);
         for alias in &effects.refs {
             let n = &self.graph.nodes[node];
@@ -92,7 +116,7 @@ impl Join<'_> {
                 continue;
             };
             let target = self.group(to);
-            if !self.items[target as usize].planned {
+            if !self.is_placeable(node, from, to)? {
                 continue;
             }
             let source = self.group(from);
@@ -113,7 +137,7 @@ impl Join<'_> {
             }
         }
         if self.options.sharing < Sharing::Full {
-            return;
+            return Ok(());
         }
         let mut done: SmallVec<[u32; 4]> = SmallVec::new();
         for alias in &effects.in_place {
@@ -140,6 +164,7 @@ impl Join<'_> {
                 self.related.remove(&pair);
             }
         }
+        Ok(())
     }
 
     /// Whether a node that writes an output over an input reads the same bytes through no other input, or

@@ -72,7 +72,9 @@ impl Join<'_> {
         // An output in the caller's memory is its own memory; so is what shares with nobody.
         let apart = b.alone || a.alone || b.caller && (a.caller || a.input || outside);
         let fits = self.graph.bytes(from) == self.graph.bytes(to) || outside;
-        if !b.planned || apart || !fits || !(a.planned || outside) {
+        // Of unknown size, it can be a name of what is outside all the same.
+        let held = b.planned || outside && self.homes.of[to] == Home::Dynamic;
+        if !held || apart || !fits || !(a.planned || outside) {
             return;
         }
         let caller = b.caller;
