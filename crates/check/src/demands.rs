@@ -6,6 +6,7 @@
 //! found nothing.
 
 mod bodies;
+mod variables;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -19,6 +20,7 @@ use crate::layout::Layout;
 use crate::program::{Names, Op, Program};
 use crate::violation::{Anchor, Outside, Region, Violation};
 use bodies::Owner;
+use variables::Variables;
 
 /// What the walk found out.
 pub(crate) struct Demands {
@@ -42,6 +44,7 @@ pub(crate) fn gather(
     layout: &mut Layout,
     findings: &mut Findings<'_>,
 ) -> Demands {
+    let variables = Variables::new(graph, &layout.class);
     let mut gather = Gather {
         graph,
         table,
@@ -53,6 +56,7 @@ pub(crate) fn gather(
         shared: Names::new(graph.values.keys()),
         cells: EntitySet::with_capacity(graph.values.len()),
         written_copies: FxHashMap::default(),
+        variables,
         handed: FxHashMap::default(),
         unplaced: FxHashSet::default(),
         stack: Vec::new(),
@@ -82,6 +86,7 @@ struct Gather<'g, 'a> {
     cells: EntitySet<ValueId>,
     /// Copies that a reference is written in, and the reference.
     written_copies: FxHashMap<u32, ValueId>,
+    variables: Variables,
     /// Where nodes that have copies find the values that they hand over.
     handed: FxHashMap<(NodeId, ValueId), SmallVec<[Item; 1]>>,
     /// Values that were found to have no memory.
@@ -183,8 +188,9 @@ impl Gather<'_, '_> {
             .filter(|_| self.plan.options.sharing >= Sharing::Views)
             .and_then(|s| self.layout.outside[s])
             .filter(|&outside| outside != Outside::Dynamic);
-        if inherited.is_some() {
+        if let (Some(_), Some(source)) = (inherited, source) {
             self.layout.outside[value] = inherited;
+            self.variables.same(value, source);
             return;
         }
         match self.graph.bytes(value) {
@@ -233,6 +239,26 @@ impl Gather<'_, '_> {
 
     fn read(&mut self, item: Item, anchor: Anchor) {
         self.program.ops.push(Op::Read { item, anchor });
+        if let Item::Value(value) = item {
+            self.touch(value, false);
+        }
+    }
+
+    /// If the value is a name of a variable, the node of this step must come in its place among
+    /// those that touch it.
+    fn touch(&mut self, value: ValueId, writes: bool) {
+        let Some(step) = self.plan.steps.get(self.step as usize) else {
+            return;
+        };
+        let touch = self.variables.touch(self.graph, step.node, value, writes);
+        if let Some((variable, before)) = touch {
+            self.findings.push(Violation::VariableOrder {
+                site: self.findings.site(self.step, step.node),
+                verb: if writes { "writes" } else { "reads" },
+                variable: self.findings.value(variable),
+                before: self.findings.node(before),
+            });
+        }
     }
 
     fn write(&mut self, item: Item, anchor: Anchor, carries: Option<ValueId>) {
@@ -513,6 +539,8 @@ impl Gather<'_, '_> {
                 let here = place.is_none() && !copied;
                 if here {
                     self.layout.outside[output] = outside;
+                    self.variables.same(output, input);
+                    self.touch(input, true);
                 }
                 here
             }

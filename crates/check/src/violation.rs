@@ -522,6 +522,21 @@ pub enum Violation {
         outside: Outside,
     },
 
+    /// A variable is read or written in another order than the model has.
+    #[error(
+        "{site} {verb} {variable} after {before} has touched it, which comes later in the model"
+    )]
+    VariableOrder {
+        /// The node's step.
+        site: Site,
+        /// Whether it reads or writes.
+        verb: &'static str,
+        /// The variable.
+        variable: Named<ValueId>,
+        /// The other node.
+        before: Named<NodeId>,
+    },
+
     /// Two things share a storage though the options do not let them.
     #[error("{first} and {second} share {storage}, which sharing = {sharing:?} does not allow")]
     ForbiddenSharing {
@@ -603,6 +618,7 @@ impl Violation {
             Violation::PartialOverlap { .. } => "T054",
             Violation::RefElsewhere { .. } => "T055",
             Violation::OutsideWritten { .. } => "T056",
+            Violation::VariableOrder { .. } => "T057",
             Violation::ForbiddenSharing { .. } => "T070",
             Violation::Reused { .. } => "T071",
             Violation::NotFoldable { .. } => "T072",

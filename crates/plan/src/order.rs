@@ -4,12 +4,17 @@
 //! needs is made right before it), and a greedy one that always runs the ready node that adds the
 //! least. The maximum load of each, with all sharing, decides; the model's own wins a tie. Bodies
 //! of loops and branches are ordered the same way, each on its own.
+//!
+//! What a variable holds depends on who wrote it last, so its writers keep their place among all
+//! that touch it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
-use tenure_graph::effects::{OpClass, OpTable};
+use tenure_graph::control::{Pass, transfers};
+use tenure_graph::effects::{Alias, OpClass, OpTable};
+use tenure_graph::entity::SecondaryMap;
 use tenure_graph::plan::PlanOptions;
 use tenure_graph::{Graph, NodeId, SubgraphId, ValueId};
 
@@ -21,12 +26,13 @@ use crate::{Memory, PlanError, memory};
 /// See [`memory()`].
 pub fn improve(graph: Graph, table: &OpTable, options: &PlanOptions) -> Result<Graph, PlanError> {
     let mut best_load = load(&memory(&graph, table, options)?, options.align);
+    let variables = variables(&graph, table);
     let mut best = graph;
     for ordering in [depth_first, greedy] {
         let mut other = best.clone();
         let ids: Vec<SubgraphId> = other.subgraphs.keys().collect();
         for subgraph in ids {
-            let flow = Flow::new(&other, table, subgraph);
+            let flow = Flow::new(&other, table, &variables, subgraph);
             let order = ordering(&flow);
             let nodes: Vec<NodeId> = order.iter().map(|&i| flow.nodes[i]).collect();
             other.subgraphs[subgraph].nodes = nodes;
@@ -84,7 +90,7 @@ struct Flow {
 }
 
 impl Flow {
-    fn new(graph: &Graph, table: &OpTable, subgraph: SubgraphId) -> Self {
+    fn new(graph: &Graph, table: &OpTable, variables: &Variables, subgraph: SubgraphId) -> Self {
         let nodes = graph.subgraphs[subgraph].nodes.clone();
         let n = nodes.len();
         let place: FxHashMap<NodeId, usize> = nodes.iter().copied().zip(0..).collect();
@@ -98,8 +104,10 @@ impl Flow {
             nodes,
         };
         let mut piece: FxHashMap<ValueId, usize> = FxHashMap::default();
+        let mut touched: FxHashMap<ValueId, Touched> = FxHashMap::default();
         for i in 0..n {
             let node = flow.nodes[i];
+            let effects = table.effects(graph, node);
             let mut needed: Vec<usize> = graph.nodes[node]
                 .control
                 .iter()
@@ -111,7 +119,16 @@ impl Flow {
                     needed.push(from);
                     flow.reads[i].extend(piece.get(&value).copied());
                 }
+                if let Some(variable) = variables[value] {
+                    // What bodies do with it is not looked at.
+                    let refers =
+                        |a: &Alias| graph.nodes[node].input(a.input as usize) == Some(value);
+                    let writes =
+                        !graph.nodes[node].bodies.is_empty() || effects.refs.iter().any(refers);
+                    needed.extend(touched.entry(variable).or_default().touch(i, writes));
+                }
             }
+            needed.retain(|&from| from != i);
             needed.sort_unstable();
             needed.dedup();
             flow.reads[i].sort_unstable();
@@ -127,7 +144,6 @@ impl Flow {
                 table.class(graph, node),
                 OpClass::Constant | OpClass::Variable
             );
-            let effects = table.effects(graph, node);
             for (k, value) in (0u32..).zip(&graph.nodes[node].outputs) {
                 let Some(value) = *value else { continue };
                 let source = effects
@@ -163,6 +179,67 @@ impl Flow {
             .map(|&p| i128::from(self.bytes[p]));
         made.sum::<i128>() - freed.sum::<i128>()
     }
+}
+
+/// Nodes that have touched a variable so far.
+#[derive(Default)]
+struct Touched {
+    writer: Option<usize>,
+    /// Since the last writer.
+    readers: Vec<usize>,
+}
+
+impl Touched {
+    /// Node `i` touches the variable; gives back whom it must come after.
+    fn touch(&mut self, i: usize, writes: bool) -> Vec<usize> {
+        let mut before: Vec<usize> = self.writer.into_iter().collect();
+        if writes {
+            before.append(&mut self.readers);
+            self.writer = Some(i);
+        } else {
+            self.readers.push(i);
+        }
+        before
+    }
+}
+
+/// The variable that each value is a name of.
+type Variables = SecondaryMap<ValueId, Option<ValueId>>;
+
+/// Follows variables through views, references and the borders of subgraphs.
+fn variables(graph: &Graph, table: &OpTable) -> Variables {
+    let mut of: Variables = SecondaryMap::with_capacity(graph.values.len());
+    let mut pending = vec![graph.root];
+    while let Some(subgraph) = pending.pop() {
+        for &node in &graph.subgraphs[subgraph].nodes {
+            let n = &graph.nodes[node];
+            let class = table.class(graph, node);
+            if class == OpClass::Variable {
+                for &value in n.outputs.iter().flatten() {
+                    of[value] = Some(value);
+                }
+                continue;
+            }
+            if !n.inputs.iter().flatten().any(|&v| of[v].is_some()) {
+                pending.extend(n.bodies.iter().rev().map(|b| b.graph));
+                continue;
+            }
+            let effects = table.effects(graph, node);
+            for a in effects.views.iter().chain(&effects.refs) {
+                let ends = (n.input(a.input as usize), n.output(a.output as usize));
+                if let (Some(from), Some(to)) = ends {
+                    of[to] = of[from];
+                }
+            }
+            for t in transfers(graph, node, class) {
+                if let (Pass::View, Some(from), Some(to)) = (t.pass, t.from, t.to) {
+                    of[to] = of[from];
+                }
+            }
+            pending.extend(n.bodies.iter().rev().map(|b| b.graph));
+        }
+    }
+    of
 }
 
 /// Values that a node reads, those that its bodies capture included.
@@ -264,6 +341,34 @@ fn results_last(flow: &Flow, mut order: Vec<usize>) -> Vec<usize> {
 mod tests {
     use super::*;
     use tenure_graph::{DType, Dialect, Shape};
+
+    /// Every order keeps what a variable holds when it is read.
+    #[test]
+    fn writers_of_a_variable_keep_their_place() {
+        let text = "model m ge graph ^root {
+            %var: float32[8] = Variable()
+            %x: float32[8] = Data() {index = 0}
+            %before: float32[8] = Relu(%var)
+            %wide: float32[800] = Tile(%before)
+            %view: float32[8] <ref_input = 0> = Reshape(%var)
+            %set: float32[8] <ref_input = 0> = Assign(%view, %x)
+            %after: float32[8] = Relu(%var)
+            %sum: float32[8] = Cross(%after, %wide)
+            NetOutput(%sum) @out
+          }";
+        let graph = tenure_graph::text::parse(text).unwrap();
+        let table = OpTable::builtin(Dialect::Ge);
+        let flow = Flow::new(&graph, &table, &variables(&graph, &table), graph.root);
+        let at = |order: &[usize], name: &str| {
+            let is_it = |&i: &usize| graph.nodes[flow.nodes[i]].name == name;
+            order.iter().position(is_it).unwrap()
+        };
+        for ordering in [depth_first, greedy] {
+            let order = ordering(&flow);
+            let [before, set, after] = ["before", "set", "after"].map(|name| at(&order, name));
+            assert!(before < set && set < after, "{order:?}");
+        }
+    }
 
     /// Two branches widen and narrow again: depth first holds one wide value at a time.
     #[test]

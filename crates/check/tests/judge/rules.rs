@@ -294,6 +294,18 @@ const RULES: &[(&str, &str, Break)] = &[
     }),
     ("T055", "reference", |m, _| refer(m, "c", 0)),
     ("T056", "which is a constant", |m, _| refer(m, "c", 1)),
+    ("T057", "reads value \"w\" after node \"add\"", |m, p| {
+        // The weight is a variable, which the view looks at and the sum is written to.
+        let row = "[[op]]\nops = [\"State\"]\nclass = \"variable\"\n";
+        m.table.extend_toml(row).unwrap();
+        let (weight, view, w) = (m.id("weight"), m.id("view"), m.value("w"));
+        m.graph.nodes[weight].op = "State".into();
+        m.graph.nodes[view].inputs.push(Some(w));
+        refer(m, "c", 1);
+        let c = holder(p, Item::Value(m.value("c")));
+        p.storages[c].members.clear();
+        p.steps.swap(1, 2);
+    }),
     ("T070", "share", |m, p| {
         p.options.sharing = Sharing::Views;
         share(m, p, "x", "a");
@@ -380,7 +392,7 @@ fn each_rule_has_its_code() {
         );
         seen.insert(*code);
     }
-    assert_eq!(seen.len(), 36, "{seen:?}");
+    assert_eq!(seen.len(), 37, "{seen:?}");
 }
 
 #[test]

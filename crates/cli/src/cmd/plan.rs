@@ -11,7 +11,7 @@ use tenure_plan::metadata::MemoryGraph;
 use tenure_plan::{assign, memory};
 use tenure_report::{ReportModel, html, text};
 
-use crate::args::PlanArgs;
+use crate::args::{OrderChoice, PlanArgs};
 use crate::exit::{Exit, Failure};
 use crate::pipeline::{self, Model, config, options, since};
 use crate::ui::Ui;
@@ -130,6 +130,8 @@ fn of_graph(graph: Graph, args: &PlanArgs, read_ms: f64) -> Result<Outcome, Fail
     let path = args.model.model.display();
     let bad = |e: tenure_plan::PlanError| Failure::bad(format!("{path}: {e}"));
     let start = Instant::now();
+    // The check is against the model's own order.
+    let own = (args.rules.order == OrderChoice::Auto).then(|| loaded.graph.clone());
     let graph =
         pipeline::ordered(loaded.graph, &loaded.table, &options, &args.rules).map_err(bad)?;
     let found = memory(&graph, &loaded.table, &options).map_err(bad)?;
@@ -140,7 +142,8 @@ fn of_graph(graph: Graph, args: &PlanArgs, read_ms: f64) -> Result<Outcome, Fail
     let start = Instant::now();
     let plan = planned.plan;
     let summary = Summary::new(&graph, &plan, planned.in_place);
-    let checked = check(&graph, &loaded.table, &plan).map_err(|violations| {
+    let model = own.as_ref().unwrap_or(&graph);
+    let checked = check(model, &loaded.table, &plan).map_err(|violations| {
         let list: Vec<String> = violations
             .iter()
             .take(10)
