@@ -1,0 +1,70 @@
+//! `tenure solve` as a user runs it: the files that it writes, and its strategies by name.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Four buffers that fit into 12 bytes.
+const TABLE: &str = "id,lower,upper,size\nb1,0,3,4\nb2,3,9,4\nb3,0,9,4\nb4,9,21,4\n";
+
+fn solve(folder: &Path, options: &[&str]) -> Output {
+    fs::write(folder.join("table.csv"), TABLE).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command.arg("solve").arg("table.csv").args(options);
+    command.current_dir(folder).output().unwrap()
+}
+
+#[test]
+fn the_picture_shows_every_buffer_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = solve(folder.path(), &["--svg", "out.svg", "-o", "out.csv"]);
+    assert!(output.status.success(), "{output:?}");
+    let picture = fs::read_to_string(folder.path().join("out.svg")).unwrap();
+    let placed = fs::read_to_string(folder.path().join("out.csv")).unwrap();
+    for row in placed.lines().skip(1) {
+        let fields: Vec<&str> = row.split(',').collect();
+        let [id, lower, upper, size, offset] = fields[..] else {
+            panic!("{row}");
+        };
+        let title =
+            format!("<title>{id}\n{size} bytes at offset {offset}\nalive {lower}–{upper}</title>");
+        assert!(picture.contains(&title), "{title}");
+    }
+    assert!(picture.contains("table.csv: 4 buffers · height 8 bytes, which is the lower bound"));
+}
+
+#[test]
+fn a_picture_that_cannot_be_written_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = solve(folder.path(), &["--svg", "no/such/folder/out.svg"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.starts_with("error: cannot create no/such/folder/out.svg"),
+        "{error}"
+    );
+}
+
+#[test]
+fn planners_that_people_know_have_names() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in [
+        "tflite-greedy",
+        "tflm-greedy",
+        "equal-blocks",
+        "whole-blocks",
+        "growing-blocks",
+        "caching-pool",
+        "first-fit-birth",
+        "best-fit-birth",
+    ] {
+        let output = solve(folder.path(), &["--json", "--strategy", name]);
+        assert!(output.status.success(), "{output:?}");
+        let summary = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            summary.contains(&format!("\"strategy\": \"{name}\"")),
+            "{summary}"
+        );
+    }
+}
