@@ -6,16 +6,19 @@
 //! come in any order; columns with other names are kept and written back. Line ends, a byte-order
 //! mark, spaces around fields, blank lines and gzip are taken as they come.
 //!
-//! Input is hostile: a line or quoted record above [`MAX_LINE`] and more decompressed bytes than
-//! [`Options::max_bytes`] are refused before they are held in memory.
+//! Input is hostile: a line or quoted record above [`MAX_LINE`], more decompressed bytes than
+//! [`Options::max_bytes`] and more rows than [`Options::max_rows`] are refused before they are held
+//! in memory.
 
-use std::cell::Cell;
+mod guard;
+
 use std::collections::HashMap;
 use std::io::{self, Cursor, Read, Write};
-use std::rc::Rc;
 
 use ::csv::{ReaderBuilder, StringRecord, Terminator, WriterBuilder};
 use flate2::read::MultiGzDecoder;
+
+use guard::{Fault, Guarded, Unzipped};
 
 /// The longest line that is read, in bytes, its end included.
 pub const MAX_LINE: u64 = 1 << 20;
@@ -52,14 +55,17 @@ pub struct Options {
     pub times: Times,
     /// The most bytes that are read, after decompression.
     pub max_bytes: u64,
+    /// The most rows that are read.
+    pub max_rows: usize,
 }
 
-/// Half-open lifetimes, at most 4 GiB.
+/// Half-open lifetimes, at most 4 GiB and 8 388 608 rows.
 impl Default for Options {
     fn default() -> Self {
         Options {
             times: Times::HalfOpen,
             max_bytes: 4 << 30,
+            max_rows: 1 << 23,
         }
     }
 }
@@ -132,9 +138,9 @@ impl Table {
             }
             None => writer.write_record(record.iter().chain([offset])),
         };
-        write(&self.header, "offset").map_err(from_csv)?;
+        write(&self.header, "offset").map_err(|e| Error::Io(e.into()))?;
         for (record, offset) in self.records.iter().zip(offsets) {
-            write(record, &offset.to_string()).map_err(from_csv)?;
+            write(record, &offset.to_string()).map_err(|e| Error::Io(e.into()))?;
         }
         writer.flush().map_err(Error::Io)
     }
@@ -189,7 +195,7 @@ pub enum Error {
         column: String,
     },
     /// A row with more or fewer fields than the header.
-    #[error("line {line}: {found} fields, but the header names {expected} columns")]
+    #[error("line {line}: the header names {expected} columns, but this row has {found}{hint}")]
     FieldCount {
         /// Line of the row.
         line: u64,
@@ -197,6 +203,8 @@ pub enum Error {
         expected: usize,
         /// Number of fields in the row.
         found: usize,
+        /// What to look at.
+        hint: &'static str,
     },
     /// A field that must be a number and is none.
     #[error("line {line}: {column} `{text}` {fault}")]
@@ -267,6 +275,14 @@ pub enum Error {
         /// The limit that was hit.
         max_bytes: u64,
     },
+    /// More rows than the options allow.
+    #[error("line {line}: more than {max_rows} buffers")]
+    TooManyRows {
+        /// Line of the first row too many.
+        line: u64,
+        /// The limit that was hit.
+        max_rows: usize,
+    },
     /// Not one offset for each row.
     #[error("{offsets} offsets for {rows} rows")]
     OffsetCount {
@@ -275,7 +291,15 @@ pub enum Error {
         /// Number of offsets.
         offsets: usize,
     },
-    /// Reading, decompressing or writing failed.
+    /// A gzip file that cannot be decompressed to its end.
+    #[error("line {line}: the gzip file is damaged or cut short: {reason}")]
+    Damaged {
+        /// The line at which it breaks off.
+        line: u64,
+        /// What the decompressor says.
+        reason: String,
+    },
+    /// Reading or writing failed.
     #[error(transparent)]
     Io(io::Error),
 }
@@ -303,7 +327,7 @@ pub fn read(mut input: impl Read, options: &Options) -> Result<Table, Error> {
     let gzip = magic == [0x1f, 0x8b];
     let input = Cursor::new(magic).chain(input);
     if gzip {
-        read_text(MultiGzDecoder::new(input), options)
+        read_text(Unzipped(MultiGzDecoder::new(input)), options)
     } else {
         read_text(input, options)
     }
@@ -315,7 +339,7 @@ fn head(input: &mut impl Read, count: u64) -> Result<Vec<u8>, Error> {
     input
         .take(count)
         .read_to_end(&mut head)
-        .map_err(Error::Io)?;
+        .map_err(|error| from_io(error, 1))?;
     Ok(head)
 }
 
@@ -325,14 +349,7 @@ fn read_text(mut input: impl Read, options: &Options) -> Result<Table, Error> {
         head.clear();
     }
     let input = Cursor::new(head).chain(input);
-    let record_start = Rc::new(Cell::new(0));
-    let guarded = Guarded {
-        input,
-        total: 0,
-        max_bytes: options.max_bytes,
-        record_start: Rc::clone(&record_start),
-        last: b'\n',
-    };
+    let (guarded, record_start) = Guarded::new(input, options.max_bytes);
     // The carriage return of `\r\n` is trimmed with the other spaces.
     let mut reader = ReaderBuilder::new()
         .has_headers(false)
@@ -353,10 +370,7 @@ fn read_text(mut input: impl Read, options: &Options) -> Result<Table, Error> {
         let next_line = reader.position().line();
         let more = reader
             .read_record(&mut record)
-            .map_err(|error| match from_csv(error) {
-                Error::LineTooLong { .. } => Error::LineTooLong { line: next_line },
-                other => other,
-            })?;
+            .map_err(|error| from_csv(error, next_line))?;
         if !more {
             break;
         }
@@ -379,6 +393,10 @@ fn read_text(mut input: impl Read, options: &Options) -> Result<Table, Error> {
             table.header = record.clone();
             continue;
         };
+        if table.rows.len() == options.max_rows {
+            let max_rows = options.max_rows;
+            return Err(Error::TooManyRows { line, max_rows });
+        }
         let row = columns.row(&record, line)?;
         if let Some(first) = lines.insert(row.id.clone(), line) {
             return Err(Error::DuplicateId {
@@ -462,6 +480,10 @@ impl Columns {
                 line,
                 expected: self.count,
                 found: record.len(),
+                hint: match record.as_slice().contains('\n') {
+                    true => "; a quote on it is closed on another line, or not at all",
+                    false => "",
+                },
             });
         }
         let required = |at: usize, column| number(&record[at], column, line);
@@ -572,62 +594,26 @@ fn shortened(text: &str) -> String {
     short
 }
 
-fn from_csv(error: ::csv::Error) -> Error {
-    let line = error.position().map_or(1, ::csv::Position::line);
+/// An error of the CSV reader, in the record that begins on a line.
+fn from_csv(error: ::csv::Error, line: u64) -> Error {
+    let at = error.position().map_or(line, ::csv::Position::line);
     match error.into_kind() {
-        ::csv::ErrorKind::Io(error) => {
-            match error
-                .get_ref()
-                .and_then(|inner| inner.downcast_ref::<Limit>())
-            {
-                Some(Limit::Line) => Error::LineTooLong { line },
-                Some(&Limit::Bytes(max_bytes)) => Error::TooLarge { max_bytes },
-                None => Error::Io(error),
-            }
-        }
-        ::csv::ErrorKind::Utf8 { .. } => Error::NotText { line },
+        ::csv::ErrorKind::Io(error) => from_io(error, line),
+        ::csv::ErrorKind::Utf8 { .. } => Error::NotText { line: at },
         other => Error::Io(io::Error::other(format!("{other:?}"))),
     }
 }
 
-/// The limit that [`Guarded`] hit, carried through the CSV reader inside an I/O error.
-#[derive(Debug, thiserror::Error)]
-enum Limit {
-    #[error("the line is too long")]
-    Line,
-    #[error("more than {0} bytes")]
-    Bytes(u64),
-}
-
-/// Stops the input before a record without an end, or too many bytes, fill the memory.
-struct Guarded<R> {
-    input: R,
-    total: u64,
-    max_bytes: u64,
-    /// Where the record that is being read begins.
-    record_start: Rc<Cell<u64>>,
-    /// The last byte given; a missing newline at the end is supplied.
-    last: u8,
-}
-
-impl<R: Read> Read for Guarded<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.total - self.record_start.get() > MAX_LINE {
-            return Err(io::Error::other(Limit::Line));
-        }
-        let mut count = self.input.read(buffer)?;
-        if count == 0 && self.last != b'\n' && !buffer.is_empty() {
-            buffer[0] = b'\n';
-            count = 1;
-        }
-        if count > 0 {
-            self.last = buffer[count - 1];
-        }
-        self.total += count as u64;
-        if self.total > self.max_bytes {
-            return Err(io::Error::other(Limit::Bytes(self.max_bytes)));
-        }
-        Ok(count)
+fn from_io(error: io::Error, line: u64) -> Error {
+    let fault = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match fault {
+        Some(Fault::Line) => Error::LineTooLong { line },
+        Some(&Fault::Bytes(max_bytes)) => Error::TooLarge { max_bytes },
+        Some(Fault::Gzip(reason)) => Error::Damaged {
+            line,
+            reason: reason.clone(),
+        },
+        None => Error::Io(error),
     }
 }
 

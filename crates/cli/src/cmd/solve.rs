@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde::Serialize;
 use tenure_formats::csv::{self, Times};
 use tenure_report::svg::{self, PackedBuffer, Packing};
-use tenure_solve::{Buffer, Config, Fits, Instance, Solution, Span};
+use tenure_solve::{Buffer, Config, Fits, Instance, InstanceError, Solution, Span};
 
 use crate::args::SolveArgs;
 use crate::exit::{Exit, Failure};
@@ -115,7 +115,33 @@ fn instance(table: &csv::Table, align: u64) -> Result<Instance, String> {
             })
         })
         .collect::<Result<_, String>>()?;
-    Instance::new(buffers).map_err(|e| e.to_string())
+    Instance::new(buffers).map_err(|e| in_lines(&e, table))
+}
+
+/// What is wrong with the buffers as a whole, in lines of the table.
+fn in_lines(error: &InstanceError, table: &csv::Table) -> String {
+    let line = |buffer: usize| table.rows().get(buffer).map_or(0, |row| row.line);
+    match *error {
+        InstanceError::MisalignedOffset {
+            buffer,
+            offset,
+            alignment,
+        } => format!(
+            "line {}: the offset {offset} is no multiple of the alignment {alignment}",
+            line(buffer)
+        ),
+        InstanceError::FixedClash { first, second } => format!(
+            "line {}: alive together with the buffer on line {} and fixed on the same bytes",
+            line(second),
+            line(first)
+        ),
+        InstanceError::Overflow { buffer } => format!(
+            "line {}: sizes, paddings and fixed ends up to here add up to more than 63 bits",
+            line(buffer)
+        ),
+        // Everything that concerns one row alone has been refused by the reader.
+        _ => error.to_string(),
+    }
 }
 
 /// The packing as a picture.

@@ -1,5 +1,7 @@
 //! Tables that are read, tables that are refused, and tables that are written back.
 
+use std::cell::Cell;
+
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
@@ -133,11 +135,11 @@ fn faults_are_named_with_their_lines() {
         ),
         (
             "id,lower,upper,size\na,0,4\n",
-            "line 2: 3 fields, but the header names 4 columns",
+            "line 2: the header names 4 columns, but this row has 3",
         ),
         (
             "id,lower,upper,size\na,0,4,1,\n",
-            "line 2: 5 fields, but the header names 4 columns",
+            "line 2: the header names 4 columns, but this row has 5",
         ),
         (
             "id,lower,upper,size\na,0,4,1\nb,-1,4,1\n",
@@ -282,13 +284,44 @@ fn a_small_file_that_inflates_beyond_the_limit_is_refused() {
 }
 
 #[test]
-fn a_broken_gzip_is_an_input_error() {
+fn more_rows_than_the_limit_are_refused() {
+    let text = "id,lower,upper,size\na,0,4,1\n\nb,0,4,1\nc,0,4,1\n";
+    let limited = |max_rows| {
+        let options = Options {
+            max_rows,
+            ..Options::default()
+        };
+        read(text.as_bytes(), &options)
+    };
+    assert_eq!(limited(3).unwrap().rows().len(), 3);
+    let error = limited(1).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::TooManyRows {
+                line: 4,
+                max_rows: 1
+            }
+        ),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn a_broken_gzip_is_told_from_a_file_that_cannot_be_read() {
     let mut zipped = gzip(b"id,lower,upper,size\na,0,4,1\n");
     zipped.truncate(zipped.len() - 6);
-    assert!(matches!(
-        read(&zipped[..], &Options::default()),
-        Err(Error::Io(_))
-    ));
+    let error = read(&zipped[..], &Options::default()).unwrap_err();
+    assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
+
+    struct Failing;
+    impl Read for Failing {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::from(io::ErrorKind::PermissionDenied))
+        }
+    }
+    let error = read(zipped[..20].chain(Failing), &Options::default()).unwrap_err();
+    assert!(matches!(error, Error::Io(_)), "{error:?}");
 }
 
 #[test]
