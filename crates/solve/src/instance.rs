@@ -10,6 +10,7 @@
 
 use std::ops::Range;
 
+use crate::rules::{self, Rules};
 use crate::validate;
 
 /// A half-open interval of time: `lower` belongs to it, `upper` does not.
@@ -154,6 +155,16 @@ pub enum InstanceError {
         /// Index of the buffer at which the sum overflowed.
         buffer: usize,
     },
+    /// A rule that names no buffer of the instance, or one buffer twice in a choice.
+    #[error(
+        "a rule names buffer {buffer}, of {buffers}, that there is not or that it named before"
+    )]
+    BadRule {
+        /// The index in the rule.
+        buffer: usize,
+        /// Number of buffers.
+        buffers: usize,
+    },
     /// More buffers or live intervals than 32-bit indices can name.
     #[error("more than {limit} live intervals")]
     TooMany {
@@ -180,6 +191,9 @@ pub struct Instance {
     /// `pieces[first_piece[i]..first_piece[i + 1]]` belong to buffer `i`; none if its size is 0.
     first_piece: Vec<u32>,
     sections: u32,
+    rules: Rules,
+    /// Whether some buffers share a section that need not, by the rules.
+    coarse: bool,
 }
 
 /// Live intervals are counted twice (birth and death) in 32 bits.
@@ -195,6 +209,15 @@ impl Instance {
     ///
     /// The first broken rule, see [`InstanceError`].
     pub fn new(buffers: Vec<Buffer>) -> Result<Self, InstanceError> {
+        Instance::with_rules(buffers, Rules::default())
+    }
+
+    /// Like [`Self::new`], with pairs that clash or do not whatever their lifetimes say.
+    ///
+    /// # Errors
+    ///
+    /// The first broken rule, see [`InstanceError`].
+    pub fn with_rules(buffers: Vec<Buffer>, rules: Rules) -> Result<Self, InstanceError> {
         let mut pieces = 0usize;
         for (index, buffer) in buffers.iter().enumerate() {
             check_buffer(index, buffer)?;
@@ -206,16 +229,61 @@ impl Instance {
         check_sum(&buffers)?;
         let fixed = buffers.iter().enumerate();
         let fixed = fixed.filter_map(|(index, buffer)| Some((index, buffer, buffer.offset?)));
-        if let Some((first, second)) = validate::first_clash(fixed) {
+        if let Some(buffer) = rules.first_wrong(buffers.len()) {
+            let buffers = buffers.len();
+            return Err(InstanceError::BadRule { buffer, buffers });
+        }
+        if let Some((first, second)) = validate::first_clash(fixed, &rules, buffers.len()) {
             return Err(InstanceError::FixedClash { first, second });
         }
-        let (pieces, first_piece, sections) = compress(&buffers);
-        Ok(Instance {
+        let instance = Instance::build(buffers, rules);
+        if instance.pieces.len() > MAX_PIECES {
+            return Err(InstanceError::TooMany { limit: MAX_PIECES });
+        }
+        Ok(instance)
+    }
+
+    /// Buffers and rules that are known to be good.
+    fn build(buffers: Vec<Buffer>, rules: Rules) -> Self {
+        let (mut pieces, mut first_piece, mut sections) = compress(&buffers);
+        let mut coarse = false;
+        if !rules.is_empty() {
+            let of = |buffer: usize| {
+                let range = first_piece[buffer] as usize..first_piece[buffer + 1] as usize;
+                &pieces[range]
+            };
+            let by_buffer: Vec<&[Piece]> = (0..buffers.len()).map(of).collect();
+            let ruled = rules::apply(&rules, &by_buffer);
+            sections = ruled.sections;
+            coarse = ruled.coarse;
+            first_piece.clear();
+            first_piece.push(0);
+            let mut end = 0u32;
+            for pieces in &ruled.pieces {
+                end = end.saturating_add(u32::try_from(pieces.len()).unwrap_or(u32::MAX));
+                first_piece.push(end);
+            }
+            pieces = ruled.pieces.concat();
+        }
+        Instance {
             buffers,
             pieces,
             first_piece,
             sections,
-        })
+            rules,
+            coarse,
+        }
+    }
+
+    /// Whether parts of the instance can have fewer clashes than the whole: a moment with very
+    /// many branches is not split completely.
+    pub(crate) fn is_coarse(&self) -> bool {
+        self.coarse
+    }
+
+    /// The rules beyond lifetimes.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
     }
 
     /// The buffers, in the order in which they were given.
@@ -241,14 +309,7 @@ impl Instance {
     /// The problem of some of the buffers alone, in that order.
     pub(crate) fn part(&self, buffers: &[usize]) -> Instance {
         let chosen = buffers.iter().map(|&buffer| self.buffers[buffer].clone());
-        let buffers: Vec<Buffer> = chosen.collect();
-        let (pieces, first_piece, sections) = compress(&buffers);
-        Instance {
-            buffers,
-            pieces,
-            first_piece,
-            sections,
-        }
+        Instance::build(chosen.collect(), self.rules.among(buffers))
     }
 
     /// All pieces; those of one buffer are neighbours and in the order of time.
@@ -550,6 +611,23 @@ mod tests {
         ];
         for (buffers, expected) in cases {
             assert_eq!(Instance::new(buffers).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn rules_name_buffers_that_are_there_once() {
+        let buffers = vec![Buffer::new(8, 0, 4); 2];
+        let separate = Rules {
+            separate: vec![vec![0, 2]],
+            ..Rules::default()
+        };
+        let twice = Rules {
+            exclusive: vec![vec![vec![0], vec![1, 0]]],
+            ..Rules::default()
+        };
+        for (rules, buffer) in [(separate, 2), (twice, 0)] {
+            let error = Instance::with_rules(buffers.clone(), rules).unwrap_err();
+            assert_eq!(error, InstanceError::BadRule { buffer, buffers: 2 });
         }
     }
 

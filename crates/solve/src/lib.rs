@@ -21,6 +21,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`instance`] | the problem, checked once |
+//! | [`rules`] | pairs that clash, or do not, whatever their lifetimes say |
 //! | [`bounds`] | what no placement can beat |
 //! | [`heuristics`] | orders and rules of single-pass placements |
 //! | `dive`, `skyline` | the capacity-guided dive: bottom up to a target height, no backtracking |
@@ -45,6 +46,7 @@ mod exact;
 pub mod heuristics;
 pub mod instance;
 pub mod portfolio;
+pub mod rules;
 mod runner;
 mod skyline;
 pub mod solution;
@@ -57,6 +59,7 @@ pub use heuristics::order::Order;
 pub use heuristics::peers::Peer;
 pub use instance::{Buffer, Instance, InstanceError, Span};
 pub use portfolio::{solve, solve_watched};
+pub use rules::Rules;
 pub use solution::{Config, Fits, Solution, SolveError, Techniques};
 pub use strategy::{Strategy, UnknownStrategy};
 pub use watch::{Progress, Watch};

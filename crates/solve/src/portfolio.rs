@@ -161,7 +161,7 @@ impl<'a> Ground<'a> {
                 let order = order::sorted(self.instance, order);
                 self.dive().run(&order, target, budget)
             }
-            Strategy::Peer(peer) => peers::place(self.instance, peer, budget).map(Some),
+            Strategy::Peer(peer) => peers::place(self.instance, peer, budget),
             Strategy::Auto | Strategy::Sweep | Strategy::Exact | Strategy::Restarts => {
                 Ok(Some(sweep::place(self.instance)))
             }

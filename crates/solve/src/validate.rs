@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::instance::{Buffer, Instance};
+use crate::rules::{Branches, Rules};
 
 /// The rule that a list of offsets breaks. Buffers are named by their index in the instance.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,7 +96,7 @@ pub fn validate(
     }
     let placed = buffers.iter().zip(offsets).enumerate();
     let placed = placed.map(|(index, (buffer, &offset))| (index, buffer, offset));
-    match first_clash(placed) {
+    match first_clash(placed, instance.rules(), buffers.len()) {
         Some((first, second)) => Err(Violation::Overlap { first, second }),
         None => Ok(()),
     }
@@ -139,27 +140,28 @@ fn check_alone(
     }
 }
 
-/// Sweeps over time with the live buffers ordered by offset: a newcomer can only clash with its
-/// two neighbours in that order. Ends must not overflow. Returns the indices of the first pair
-/// found, smaller first.
+/// The first pair found, smaller index first, of two that share bytes and may not. Ends must not
+/// overflow; the rules must name none but the `buffers`.
 pub(crate) fn first_clash<'a>(
     placed: impl Iterator<Item = (usize, &'a Buffer, u64)>,
+    rules: &Rules,
+    buffers: usize,
 ) -> Option<(usize, usize)> {
-    // (time, is a birth, offset, end, index): deaths before births of the same time.
-    let mut events: Vec<(u64, bool, u64, u64, usize)> = Vec::new();
-    for (index, buffer, offset) in placed {
-        if buffer.size == 0 {
-            continue;
-        }
-        let end = offset + buffer.size;
-        for span in buffer.live_spans() {
-            events.push((span.lower, true, offset, end, index));
-            events.push((span.upper, false, offset, end, index));
-        }
+    let sized = placed.filter(|(_, buffer, _)| buffer.size > 0);
+    if rules.is_empty() {
+        return first_meeting(sized);
     }
-    events.sort_unstable();
+    let placed: Vec<(usize, &Buffer, u64)> = sized.collect();
+    first_separated(&placed, rules, buffers).or_else(|| first_not_excluded(&placed, rules, buffers))
+}
+
+/// Sweeps over time with the live buffers ordered by offset: a newcomer can only clash with its
+/// two neighbours in that order.
+fn first_meeting<'a>(
+    placed: impl Iterator<Item = (usize, &'a Buffer, u64)>,
+) -> Option<(usize, usize)> {
     let mut live: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
-    for (_, birth, offset, end, index) in events {
+    for (_, birth, offset, end, index) in events(placed) {
         if !birth {
             live.remove(&offset);
             continue;
@@ -171,6 +173,72 @@ pub(crate) fn first_clash<'a>(
             return Some((index.min(other), index.max(other)));
         }
         live.insert(offset, (end, index));
+    }
+    None
+}
+
+/// (time, is a birth, offset, end, index): deaths before births of the same time.
+fn events<'a>(
+    placed: impl Iterator<Item = (usize, &'a Buffer, u64)>,
+) -> Vec<(u64, bool, u64, u64, usize)> {
+    let mut events = Vec::new();
+    for (index, buffer, offset) in placed {
+        let end = offset + buffer.size;
+        for span in buffer.live_spans() {
+            events.push((span.lower, true, offset, end, index));
+            events.push((span.upper, false, offset, end, index));
+        }
+    }
+    events.sort_unstable();
+    events
+}
+
+/// Two of a set that must be apart.
+fn first_separated(
+    placed: &[(usize, &Buffer, u64)],
+    rules: &Rules,
+    buffers: usize,
+) -> Option<(usize, usize)> {
+    let mut ranges = vec![None; buffers];
+    for &(index, buffer, offset) in placed {
+        ranges[index] = Some((offset, offset + buffer.size));
+    }
+    rules.separate.iter().find_map(|set| {
+        let mut set: Vec<(u64, u64, usize)> = set
+            .iter()
+            .filter_map(|&index| ranges[index].map(|(offset, end)| (offset, end, index)))
+            .collect();
+        set.sort_unstable();
+        set.dedup();
+        let clash = set.windows(2).find(|pair| pair[1].0 < pair[0].1)?;
+        Some((clash[0].2.min(clash[1].2), clash[0].2.max(clash[1].2)))
+    })
+}
+
+/// Two that are alive together and do not exclude each other. Those that may share bytes make the
+/// live ranges overlap, so all that could reach a newcomer are looked at.
+fn first_not_excluded(
+    placed: &[(usize, &Buffer, u64)],
+    rules: &Rules,
+    buffers: usize,
+) -> Option<(usize, usize)> {
+    let branches = Branches::new(rules, buffers);
+    let longest = placed.iter().map(|(_, buffer, _)| buffer.size).max()?;
+    let mut live: BTreeMap<(u64, usize), u64> = BTreeMap::new();
+    for (_, birth, offset, end, index) in events(placed.iter().copied()) {
+        if !birth {
+            live.remove(&(offset, index));
+            continue;
+        }
+        let reach = (offset.saturating_sub(longest), 0)..(end, 0);
+        let mut others = live.range(reach);
+        let clash = others.find(|&(&(_, other), &other_end)| {
+            other_end > offset && !branches.exclude(index, other)
+        });
+        if let Some((&(_, other), _)) = clash {
+            return Some((index.min(other), index.max(other)));
+        }
+        live.insert((offset, index), end);
     }
     None
 }

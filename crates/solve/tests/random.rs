@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use fastrand::Rng;
 use tenure_solve::validate::{Violation, validate};
-use tenure_solve::{Buffer, Config, Fits, Instance, Solution, Strategy, solve};
+use tenure_solve::{Buffer, Config, Fits, Instance, Rules, Solution, Strategy, solve};
 
 /// What random buffers look like.
 struct Shape {
@@ -18,6 +18,8 @@ struct Shape {
     gaps: u32,
     /// Out of ten buffers, how many are fixed where the others leave room.
     fixed: u32,
+    /// Separations and choices.
+    rules: usize,
 }
 
 fn random_buffer(random: &mut Rng, shape: &Shape) -> Buffer {
@@ -49,7 +51,49 @@ fn random_instance(random: &mut Rng, shape: &Shape) -> Instance {
             }
         }
     }
-    Instance::new(buffers).unwrap()
+    let rules = random_rules(random, buffers.len(), shape.rules);
+    let free: Vec<Buffer> = buffers.clone();
+    Instance::with_rules(buffers, rules.clone()).unwrap_or_else(|_| {
+        // Two fixed ones are on the same bytes and kept apart.
+        let free = free.into_iter().map(|buffer| Buffer {
+            offset: None,
+            ..buffer
+        });
+        Instance::with_rules(free.collect(), rules).unwrap()
+    })
+}
+
+fn random_rules(random: &mut Rng, buffers: usize, count: usize) -> Rules {
+    let mut rules = Rules::default();
+    for _ in 0..count {
+        let mut all: Vec<usize> = (0..buffers).collect();
+        random.shuffle(&mut all);
+        all.truncate(random.usize(1..=buffers));
+        if random.bool() {
+            all.truncate(3);
+            rules.separate.push(all);
+        } else {
+            let branches = all.chunks(random.usize(1..=3));
+            rules
+                .exclusive
+                .push(branches.map(<[usize]>::to_vec).collect());
+        }
+    }
+    rules
+}
+
+/// Whether two buffers must not share bytes.
+fn clash(instance: &Instance, a: usize, b: usize) -> bool {
+    let rules = instance.rules();
+    let separate = |set: &Vec<usize>| set.contains(&a) && set.contains(&b);
+    let branch = |choice: &[Vec<usize>], of| choice.iter().position(|branch| branch.contains(&of));
+    let exclude = |choice: &Vec<Vec<usize>>| {
+        let branches = branch(choice, a).zip(branch(choice, b));
+        branches.is_some_and(|(first, second)| first != second)
+    };
+    rules.separate.iter().any(separate)
+        || alive_together(&instance.buffers()[a], &instance.buffers()[b])
+            && !rules.exclusive.iter().any(exclude)
 }
 
 fn alive_together(a: &Buffer, b: &Buffer) -> bool {
@@ -66,25 +110,27 @@ fn share_bytes(a: (&Buffer, u64), b: (&Buffer, u64)) -> bool {
 /// The least height: in some order, the lowest free place for each buffer is optimal.
 fn least_height(instance: &Instance) -> u64 {
     let buffers = instance.buffers();
-    let fixed = buffers
-        .iter()
-        .filter_map(|buffer| Some((buffer, buffer.offset?)));
-    let mut placed: Vec<(&Buffer, u64)> = fixed.filter(|(buffer, _)| buffer.size > 0).collect();
-    let mut rest: Vec<&Buffer> = buffers
-        .iter()
-        .filter(|buffer| buffer.offset.is_none() && buffer.size > 0)
-        .collect();
+    let sized = (0..buffers.len()).filter(|&buffer| buffers[buffer].size > 0);
+    let (fixed, mut rest): (Vec<usize>, Vec<usize>) =
+        sized.partition(|&buffer| buffers[buffer].offset.is_some());
+    let place = |buffer: usize| (buffer, buffers[buffer].offset.unwrap());
+    let mut placed: Vec<(usize, u64)> = fixed.into_iter().map(place).collect();
     let mut best = u64::MAX;
-    try_orders(&mut rest, &mut placed, &mut best);
+    try_orders(instance, &mut rest, &mut placed, &mut best);
     best
 }
 
-fn try_orders<'a>(rest: &mut Vec<&'a Buffer>, placed: &mut Vec<(&'a Buffer, u64)>, best: &mut u64) {
-    let height = placed
+fn try_orders(
+    instance: &Instance,
+    rest: &mut Vec<usize>,
+    placed: &mut Vec<(usize, u64)>,
+    best: &mut u64,
+) {
+    let buffers = instance.buffers();
+    let ends = placed
         .iter()
-        .map(|(buffer, offset)| offset + buffer.size)
-        .max()
-        .unwrap_or(0);
+        .map(|&(buffer, offset)| offset + buffers[buffer].size);
+    let height = ends.max().unwrap_or(0);
     if rest.is_empty() {
         *best = height.min(*best);
     }
@@ -94,17 +140,17 @@ fn try_orders<'a>(rest: &mut Vec<&'a Buffer>, placed: &mut Vec<(&'a Buffer, u64)
     for next in 0..rest.len() {
         let buffer = rest.swap_remove(next);
         let clashes = |offset: u64| {
-            let mut others = placed.iter();
-            others.any(|&other| {
-                alive_together(buffer, other.0) && share_bytes((buffer, offset), other)
+            placed.iter().any(|&(other, other_offset)| {
+                let here = (&buffers[buffer], offset);
+                clash(instance, buffer, other) && share_bytes(here, (&buffers[other], other_offset))
             })
         };
         let mut offset = 0;
         while clashes(offset) {
-            offset += buffer.alignment;
+            offset += buffers[buffer].alignment;
         }
         placed.push((buffer, offset));
-        try_orders(rest, placed, best);
+        try_orders(instance, rest, placed, best);
         placed.pop();
         rest.push(buffer);
         let last = rest.len() - 1;
@@ -128,13 +174,14 @@ fn check(instance: &Instance, solution: &Solution) {
 #[test]
 fn small_instances_are_solved_to_the_optimum() {
     let mut random = Rng::with_seed(1);
-    for round in 0..120 {
+    for round in 0..96 {
         let shape = Shape {
             buffers: random.usize(1..=7),
             horizon: random.u64(3..9),
             size: 24,
             gaps: round % 4 * 2,
             fixed: round / 4 % 3,
+            rules: round as usize / 12 % 4,
         };
         let instance = random_instance(&mut random, &shape);
         let least = least_height(&instance);
@@ -175,6 +222,7 @@ fn every_strategy_is_valid_on_larger_instances() {
             size: 500,
             gaps: round % 3 * 3,
             fixed: round % 2,
+            rules: round as usize / 2 % 3 * 4,
         };
         let instance = random_instance(&mut random, &shape);
         for strategy in Strategy::all() {
@@ -230,6 +278,7 @@ fn threads_do_not_change_the_solution() {
         size: 500,
         gaps: 1,
         fixed: 0,
+        rules: 3,
     };
     for steps in [0, 1_000, 30_000, 300_000, 3_000_000] {
         let instance = random_instance(&mut random, &shape);
@@ -267,13 +316,14 @@ fn the_validator_agrees_with_comparing_all_pairs() {
             size: 12,
             gaps: round % 4 * 2,
             fixed: 0,
+            rules: round as usize / 4 % 3,
         };
         let instance = random_instance(&mut random, &shape);
         let buffers = instance.buffers();
         let offset = |buffer: &Buffer| random.u64(0..40) * buffer.alignment;
         let offsets: Vec<u64> = buffers.iter().map(offset).collect();
         let clash = |a: usize, b: usize| {
-            alive_together(&buffers[a], &buffers[b])
+            clash(&instance, a, b)
                 && share_bytes((&buffers[a], offsets[a]), (&buffers[b], offsets[b]))
         };
         let any = (0..buffers.len()).any(|a| (0..a).any(|b| clash(a, b)));

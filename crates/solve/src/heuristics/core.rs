@@ -22,6 +22,10 @@ pub(crate) fn place(
     target: Target,
     budget: &mut Budget<'_>,
 ) -> Result<Option<Vec<u64>>, Exhausted> {
+    if instance.is_coarse() {
+        // What the core shares bytes in would clash in the whole.
+        return Ok(None);
+    }
     let loads = bounds::section_loads(instance);
     let mut best: Option<(u64, Vec<u64>)> = None;
     let mut last_core = 0;

@@ -69,13 +69,16 @@ impl Peer {
 }
 
 /// Places the buffers as `peer` would; returns an offset for each (0 for those of size 0 that are
-/// not fixed).
+/// not fixed). Nothing where buffers are kept apart by rules: pools go by lifetimes alone.
 pub(crate) fn place(
     instance: &Instance,
     peer: Peer,
     budget: &mut Budget<'_>,
-) -> Result<Vec<u64>, Exhausted> {
-    match peer {
+) -> Result<Option<Vec<u64>>, Exhausted> {
+    if !instance.rules().separate.is_empty() {
+        return Ok(None);
+    }
+    let placed = match peer {
         Peer::TfliteGreedy => {
             greedy::place(instance, &tflite::arena_order(instance), Fit::Best, budget)
         }
@@ -86,7 +89,8 @@ pub(crate) fn place(
         Peer::WholeBlocks => blocks::whole(instance, blocks::Shortage::New, budget),
         Peer::GrowingBlocks => blocks::whole(instance, blocks::Shortage::Grow, budget),
         Peer::CachingPool => caching::place(instance, budget),
-    }
+    };
+    placed.map(Some)
 }
 
 /// A request to a pool; buffers are named by their index.
@@ -141,7 +145,9 @@ mod tests {
     pub(super) fn placed(peer: Peer, buffers: Vec<Buffer>) -> (Vec<u64>, u64) {
         let instance = Instance::new(buffers).unwrap();
         let stop = Stop::new(None, None);
-        let offsets = place(&instance, peer, &mut Budget::new(u64::MAX, &stop)).unwrap();
+        let offsets = place(&instance, peer, &mut Budget::new(u64::MAX, &stop))
+            .unwrap()
+            .unwrap();
         assert_eq!(validate(&instance, &offsets, None), Ok(()), "{peer:?}");
         let height = instance.height_of(&offsets);
         (offsets, height)
