@@ -2,7 +2,8 @@
 //!
 //! The result is committed, so that building the workspace needs no generator. Every `bytes`
 //! field becomes a `bytes::Bytes`: decoding a mapped file then makes each tensor's `raw_data` a
-//! slice of the map, and no weight is read.
+//! slice of the map, and no weight is read. Messages that a model has by the million ([`LATER`])
+//! become `Bytes` as well, to be decoded one at a time.
 
 use std::fs;
 use std::path::Path;
@@ -11,6 +12,19 @@ use crate::Mode;
 
 /// Schema and the file made from it, below `crates/formats`.
 const TARGETS: &[(&str, &str)] = &[("proto/onnx-ml.proto", "src/generated/onnx.rs")];
+
+/// Fields that are left encoded: message and field. On the wire a message is the same as its bytes.
+const LATER: &[(&str, &str)] = &[
+    ("GraphProto", "node"),
+    ("GraphProto", "value_info"),
+    ("FunctionProto", "node"),
+    ("FunctionProto", "value_info"),
+    ("AttributeProto", "g"),
+    ("AttributeProto", "graphs"),
+];
+
+/// The number of the type `bytes` in a descriptor.
+const TYPE_BYTES: i32 = 12;
 
 /// Generates all files of [`TARGETS`].
 pub(crate) fn run(root: &Path, mode: Mode) -> Result<(), String> {
@@ -43,14 +57,27 @@ pub(crate) fn run(root: &Path, mode: Mode) -> Result<(), String> {
 fn generate(formats: &Path, schema: &str) -> Result<String, String> {
     let file = formats.join(schema);
     let folder = file.parent().unwrap_or(formats);
-    let descriptors =
+    let mut descriptors =
         protox::compile([&file], [folder]).map_err(|e| format!("{}: {e}", file.display()))?;
     let mut config = prost_build::Config::new();
     // Comments of a schema are not written for rustdoc: indented lines would become doc tests.
     config.bytes(["."]).disable_comments(["."]);
     // Every node has attributes, and few of them hold messages of their own.
-    for field in ["t", "g", "sparse_tensor", "tp"] {
+    for field in ["t", "sparse_tensor", "tp"] {
         config.boxed(format!(".onnx.AttributeProto.{field}"));
+    }
+    let messages = descriptors
+        .file
+        .iter_mut()
+        .flat_map(|f| &mut f.message_type);
+    for message in messages {
+        let name = message.name().to_owned();
+        for field in &mut message.field {
+            if LATER.contains(&(&*name, field.name())) {
+                field.r#type = Some(TYPE_BYTES);
+                field.type_name = None;
+            }
+        }
     }
     let requests = descriptors
         .file

@@ -177,9 +177,12 @@ pub enum Problem {
     /// Subgraphs and calls that are nested too deep.
     #[error("subgraphs and function calls are nested more than {0} deep")]
     TooDeep(usize),
-    /// Messages in messages beyond what the decoder follows: 100, of which a subgraph takes three.
-    #[error("subgraphs or types are nested too deep to be decoded; about 30 levels can be")]
+    /// Types in types beyond what the decoder follows: 100 messages, of which a type takes two.
+    #[error("types are nested too deep to be decoded; about 50 levels can be")]
     TooDeepToDecode,
+    /// A part of the model that is no message of its kind.
+    #[error("cannot be decoded: {0}; the file may be damaged")]
+    Damaged(String),
     /// Functions that grow beyond all bounds when they are inlined.
     #[error("inlining the model's functions takes more than {0} bytes of memory; inline fewer")]
     TooManyInlined(u64),

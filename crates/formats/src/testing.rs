@@ -23,7 +23,9 @@ use pb::attribute_proto::AttributeType as Kind;
 /// Makes one graph: a model's, or a body.
 #[derive(Clone, Debug)]
 pub struct GraphBuilder {
+    /// All but the nodes, which it holds encoded.
     graph: pb::GraphProto,
+    nodes: Vec<pb::NodeProto>,
     /// Bytes of the weights so far.
     weights: u64,
 }
@@ -37,6 +39,7 @@ impl GraphBuilder {
                 name: Some(name.to_owned()),
                 ..Default::default()
             },
+            nodes: Vec::new(),
             weights: 0,
         }
     }
@@ -53,7 +56,8 @@ impl GraphBuilder {
 
     /// Declares type and shape of a value inside.
     pub fn declare(&mut self, name: &str, dtype: DType, dims: &str) {
-        self.graph.value_info.push(value_info(name, dtype, dims));
+        let info = value_info(name, dtype, dims).encode_to_vec();
+        self.graph.value_info.push(info.into());
     }
 
     /// Adds a weight whose contents lie in the file `GRAPH.absent.bin`, which need not exist.
@@ -105,16 +109,18 @@ impl GraphBuilder {
     /// Adds a node named after its operator and its first output; `""` stands for an optional
     /// input or output left out.
     pub fn node(&mut self, op: &str, inputs: &[&str], outputs: &[&str]) -> NodeBuilder<'_> {
-        let at = self.graph.node.len();
-        self.graph.node.push(node(op, inputs, outputs));
+        let at = self.nodes.len();
+        self.nodes.push(node(op, inputs, outputs));
         NodeBuilder {
-            node: &mut self.graph.node[at],
+            node: &mut self.nodes[at],
         }
     }
 
     /// The graph, to be a body.
     #[must_use]
-    pub fn graph(self) -> pb::GraphProto {
+    pub fn graph(mut self) -> pb::GraphProto {
+        let nodes = self.nodes.iter();
+        self.graph.node = nodes.map(|node| node.encode_to_vec().into()).collect();
         self.graph
     }
 
@@ -124,7 +130,7 @@ impl GraphBuilder {
         Model(pb::ModelProto {
             ir_version: Some(9),
             producer_name: Some("tenure".to_owned()),
-            graph: Some(self.graph),
+            graph: Some(self.graph()),
             opset_import: vec![pb::OperatorSetIdProto {
                 domain: None,
                 version: Some(opset),
@@ -175,7 +181,8 @@ impl NodeBuilder<'_> {
 
     /// A subgraph.
     pub fn graph(self, name: &str, graph: GraphBuilder) -> Self {
-        self.attribute(name, Kind::Graph, |a| a.g = Some(Box::new(graph.graph)))
+        let graph = graph.graph().encode_to_vec();
+        self.attribute(name, Kind::Graph, |a| a.g = Some(graph.into()))
     }
 
     /// The attribute `of` of the function around.
@@ -212,14 +219,15 @@ impl Model {
     pub fn function(mut self, name: &str, attributes: &[&str], body: GraphBuilder) -> Self {
         let names =
             |infos: &[pb::ValueInfoProto]| infos.iter().map(|i| i.name().to_owned()).collect();
+        let body = body.graph();
         self.0.functions.push(pb::FunctionProto {
             name: Some(name.to_owned()),
             domain: Some("local".to_owned()),
-            input: names(&body.graph.input),
-            output: names(&body.graph.output),
+            input: names(&body.input),
+            output: names(&body.output),
             attribute: attributes.iter().map(|&a| a.to_owned()).collect(),
-            node: body.graph.node,
-            value_info: body.graph.value_info,
+            node: body.node,
+            value_info: body.value_info,
             ..Default::default()
         });
         self

@@ -17,8 +17,8 @@ pub struct AttributeProto {
     pub s: ::core::option::Option<::prost::bytes::Bytes>,
     #[prost(message, optional, boxed, tag = "5")]
     pub t: ::core::option::Option<::prost::alloc::boxed::Box<TensorProto>>,
-    #[prost(message, optional, boxed, tag = "6")]
-    pub g: ::core::option::Option<::prost::alloc::boxed::Box<GraphProto>>,
+    #[prost(bytes = "bytes", optional, tag = "6")]
+    pub g: ::core::option::Option<::prost::bytes::Bytes>,
     #[prost(message, optional, boxed, tag = "22")]
     pub sparse_tensor: ::core::option::Option<
         ::prost::alloc::boxed::Box<SparseTensorProto>,
@@ -33,8 +33,8 @@ pub struct AttributeProto {
     pub strings: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
     #[prost(message, repeated, tag = "10")]
     pub tensors: ::prost::alloc::vec::Vec<TensorProto>,
-    #[prost(message, repeated, tag = "11")]
-    pub graphs: ::prost::alloc::vec::Vec<GraphProto>,
+    #[prost(bytes = "bytes", repeated, tag = "11")]
+    pub graphs: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
     #[prost(message, repeated, tag = "23")]
     pub sparse_tensors: ::prost::alloc::vec::Vec<SparseTensorProto>,
     #[prost(message, repeated, tag = "15")]
@@ -266,8 +266,8 @@ pub struct TensorAnnotation {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GraphProto {
-    #[prost(message, repeated, tag = "1")]
-    pub node: ::prost::alloc::vec::Vec<NodeProto>,
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub node: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
     #[prost(string, optional, tag = "2")]
     pub name: ::core::option::Option<::prost::alloc::string::String>,
     #[prost(message, repeated, tag = "5")]
@@ -280,8 +280,8 @@ pub struct GraphProto {
     pub input: ::prost::alloc::vec::Vec<ValueInfoProto>,
     #[prost(message, repeated, tag = "12")]
     pub output: ::prost::alloc::vec::Vec<ValueInfoProto>,
-    #[prost(message, repeated, tag = "13")]
-    pub value_info: ::prost::alloc::vec::Vec<ValueInfoProto>,
+    #[prost(bytes = "bytes", repeated, tag = "13")]
+    pub value_info: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
     #[prost(message, repeated, tag = "14")]
     pub quantization_annotation: ::prost::alloc::vec::Vec<TensorAnnotation>,
     #[prost(message, repeated, tag = "16")]
@@ -605,8 +605,8 @@ pub struct FunctionProto {
     pub attribute: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(message, repeated, tag = "11")]
     pub attribute_proto: ::prost::alloc::vec::Vec<AttributeProto>,
-    #[prost(message, repeated, tag = "7")]
-    pub node: ::prost::alloc::vec::Vec<NodeProto>,
+    #[prost(bytes = "bytes", repeated, tag = "7")]
+    pub node: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
     #[prost(string, optional, tag = "8")]
     pub doc_string: ::core::option::Option<::prost::alloc::string::String>,
     #[prost(message, repeated, tag = "9")]
@@ -615,8 +615,8 @@ pub struct FunctionProto {
     pub domain: ::core::option::Option<::prost::alloc::string::String>,
     #[prost(string, optional, tag = "13")]
     pub overload: ::core::option::Option<::prost::alloc::string::String>,
-    #[prost(message, repeated, tag = "12")]
-    pub value_info: ::prost::alloc::vec::Vec<ValueInfoProto>,
+    #[prost(bytes = "bytes", repeated, tag = "12")]
+    pub value_info: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
     #[prost(message, repeated, tag = "14")]
     pub metadata_props: ::prost::alloc::vec::Vec<StringStringEntryProto>,
 }

@@ -15,10 +15,10 @@ use pb::attribute_proto::AttributeType as Kind;
 pub(super) enum Content<'a> {
     /// Data.
     Data(Kind),
-    /// One subgraph.
-    Graph(&'a pb::GraphProto),
-    /// A list of subgraphs.
-    Graphs(&'a [pb::GraphProto]),
+    /// One subgraph, still encoded.
+    Graph(&'a Bytes),
+    /// A list of subgraphs, still encoded.
+    Graphs(&'a [Bytes]),
     /// Present without any value.
     Nothing,
 }
@@ -51,17 +51,17 @@ pub(super) fn content(proto: &pb::AttributeProto) -> Result<Content<'_>, Problem
         }
     }
     Ok(match kind {
-        Kind::Graph => proto.g.as_deref().map_or(Content::Nothing, Content::Graph),
+        Kind::Graph => proto.g.as_ref().map_or(Content::Nothing, Content::Graph),
         Kind::Graphs => Content::Graphs(&proto.graphs),
         kind => Content::Data(kind),
     })
 }
 
 /// The value of an attribute that holds data.
-pub(super) fn data<'a>(
-    proto: &'a pb::AttributeProto,
+pub(super) fn data(
+    proto: &pb::AttributeProto,
     kind: Kind,
-    tensors: &mut Tensors<'a>,
+    tensors: &mut Tensors<'_>,
 ) -> Result<Attr, FormatError> {
     let int = |&i: &i64| Attr::Int(i);
     let float = |&f: &f32| Attr::Float(f64::from(f));

@@ -4,6 +4,7 @@
 //! built: no recursion, and ids in the order in which a walk from the root meets graphs. Calls of
 //! functions are followed in place ([`super::inline`]).
 
+use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::rc::Rc;
@@ -22,12 +23,12 @@ use super::order::order;
 use super::scope::{Bound, EnvironmentId, FrameId, Scopes, Site, Types};
 use super::tensor::Tensors;
 use super::types::{self, Declared, Names};
-use super::{domain, node_title};
+use super::{decode, domain, node_title};
 use crate::error::{FormatError, Problem, Within as _, quoted, shown};
 use crate::generated::onnx as pb;
 
 /// How deep subgraphs and calls may nest, together.
-const MAX_DEPTH: usize = tenure_graph::verify::MAX_DEPTH;
+pub(super) const MAX_DEPTH: usize = tenure_graph::verify::MAX_DEPTH;
 
 /// How many inputs a node may have: each may share memory with each other one, so the work grows
 /// with their square.
@@ -43,14 +44,13 @@ const ROLES: &[(&str, &str)] = &[("then_branch", "then"), ("else_branch", "else"
 /// Builds the graph of a model. `inline_limit` is about how many bytes inlined functions may take.
 pub(super) fn build(
     model: &pb::ModelProto,
-    root: &pb::GraphProto,
+    root: pb::GraphProto,
     folder: Option<&Path>,
     inline_limit: u64,
 ) -> Result<Graph, FormatError> {
-    let name = if root.name().is_empty() {
-        "main"
-    } else {
-        root.name()
+    let name = match root.name() {
+        "" => "main",
+        name => name,
     };
     let mut builder = Builder {
         graph: Graph::new(root.name(), Dialect::Onnx, name),
@@ -60,7 +60,7 @@ pub(super) fn build(
         tensors: Tensors::new(folder),
         given: Given::default(),
         scopes: Scopes::default(),
-        words: HashMap::new(),
+        words: HashSet::new(),
         pending: Vec::new(),
     };
     builder.graph.opsets = opsets(model);
@@ -119,7 +119,7 @@ fn opsets(model: &pb::ModelProto) -> Vec<(Arc<str>, i64)> {
 
 /// A graph that is to be built.
 struct Job<'m> {
-    proto: &'m pb::GraphProto,
+    proto: pb::GraphProto,
     /// The scope around it.
     around: Option<FrameId>,
     /// The attributes of the call around it.
@@ -143,8 +143,8 @@ pub(super) struct Builder<'m> {
     pub(super) functions: Functions<'m>,
     tensors: Tensors<'m>,
     pub(super) given: Given,
-    pub(super) scopes: Scopes<'m>,
-    words: HashMap<&'m str, Arc<str>>,
+    pub(super) scopes: Scopes,
+    words: HashSet<Arc<str>>,
     pending: Vec<Body<'m>>,
 }
 
@@ -165,17 +165,19 @@ impl<'m> Builder<'m> {
         ))
     }
 
-    fn word(&mut self, text: &'m str) -> Arc<str> {
-        let word = self.words.entry(text).or_insert_with(|| Arc::from(text));
-        Arc::clone(word)
+    /// A text that many nodes share.
+    fn word(&mut self, text: &str) -> Arc<str> {
+        if let Some(word) = self.words.get(text) {
+            return Arc::clone(word);
+        }
+        let word: Arc<str> = Arc::from(text);
+        self.words.insert(Arc::clone(&word));
+        word
     }
 
     /// Fills a subgraph.
     fn subgraph(&mut self, job: &Job<'m>, subgraph: SubgraphId) -> Result<(), FormatError> {
-        let proto = job.proto;
-        if job.calls.is_some() {
-            self.functions.charge_graph(proto)?;
-        }
+        let proto = &job.proto;
         let names = match job.calls {
             None => Names::Model,
             Some(_) => Names::Function,
@@ -189,7 +191,7 @@ impl<'m> Builder<'m> {
             calls: job.calls.clone(),
             depth: job.depth,
             prefix: "",
-            types: Types::new(proto.value_info.iter().chain(&proto.output), names),
+            types: Types::new(&proto.value_info, &proto.output, names)?,
             results: HashMap::new(),
         };
         let inputs = self.inputs(&site, proto)?;
@@ -234,11 +236,11 @@ impl<'m> Builder<'m> {
 
     /// The graph's inputs; returns their names. An input of the root that has an initializer is a
     /// constant: in files older than IR version 4 every initializer is an input too.
-    fn inputs(
+    fn inputs<'p>(
         &mut self,
         site: &Site<'m, '_>,
-        proto: &'m pb::GraphProto,
-    ) -> Result<Vec<&'m str>, FormatError> {
+        proto: &'p pb::GraphProto,
+    ) -> Result<Vec<&'p str>, FormatError> {
         let is_root = site.subgraph == self.graph.root;
         let constants: HashSet<&str> = if is_root {
             initializer_names(proto).collect()
@@ -266,8 +268,8 @@ impl<'m> Builder<'m> {
     fn initializers(
         &mut self,
         site: &Site<'m, '_>,
-        proto: &'m pb::GraphProto,
-        inputs: &[&'m str],
+        proto: &pb::GraphProto,
+        inputs: &[&str],
     ) -> Result<(), FormatError> {
         let inputs: HashSet<&str> = inputs.iter().copied().collect();
         for (i, init) in proto.initializer.iter().enumerate() {
@@ -295,7 +297,7 @@ impl<'m> Builder<'m> {
     fn constant(
         &mut self,
         site: &Site<'m, '_>,
-        name: &'m str,
+        name: &str,
         tensor: Tensor,
     ) -> Result<(), FormatError> {
         if name.is_empty() {
@@ -311,25 +313,18 @@ impl<'m> Builder<'m> {
         Ok(self.scopes.define(site.frame, name, Some(value))?)
     }
 
-    /// Adds nodes, calls among them, in an order in which they can run.
+    /// Adds encoded nodes, calls among them, in an order in which they can run.
     pub(super) fn nodes(
         &mut self,
         site: &mut Site<'m, '_>,
-        nodes: &'m [pb::NodeProto],
+        nodes: &[Bytes],
     ) -> Result<(), FormatError> {
         let first_body = self.pending.len();
         for position in order(nodes)? {
-            let node = &nodes[position];
-            let title = || node_title(position, node);
-            if site.calls.is_some() {
-                (self.functions)
-                    .charge_node(node, site.prefix.len())
-                    .within(title)?;
-            }
-            match self.functions.called_by(node) {
-                Some(function) => self.call(site, position, node, function).within(title)?,
-                None => self.node(site, position, node).within(title)?,
-            }
+            let mut node: pb::NodeProto =
+                decode(&nodes[position]).within(|| format!("node {position}"))?;
+            self.node_or_call(site, position, &mut node)
+                .within(|| node_title(position, &node))?;
         }
         // Taken from the end: the first body comes first.
         if site.prefix.is_empty() {
@@ -338,11 +333,26 @@ impl<'m> Builder<'m> {
         Ok(())
     }
 
+    fn node_or_call(
+        &mut self,
+        site: &Site<'m, '_>,
+        position: usize,
+        proto: &mut pb::NodeProto,
+    ) -> Result<(), FormatError> {
+        if site.calls.is_some() {
+            self.functions.charge_node(proto, site.prefix.len())?;
+        }
+        match self.functions.called_by(proto) {
+            Some(function) => self.call(site, position, proto, &function),
+            None => self.node(site, position, proto),
+        }
+    }
+
     fn node(
         &mut self,
         site: &Site<'m, '_>,
         position: usize,
-        proto: &'m pb::NodeProto,
+        proto: &mut pb::NodeProto,
     ) -> Result<(), FormatError> {
         if proto.op_type().is_empty() {
             return Err(Problem::NoOperator.into());
@@ -367,9 +377,10 @@ impl<'m> Builder<'m> {
         if proto.attribute.len() > MAX_ATTRIBUTES {
             return Err(Problem::TooManyAttributes(proto.attribute.len()).into());
         }
-        for attribute in &proto.attribute {
-            let place = || format!("attribute {}", quoted(attribute.name()));
-            self.attribute(site, id, attribute).within(place)?;
+        for attribute in proto.attribute.drain(..) {
+            let name = self.word(attribute.name());
+            self.attribute(site, id, &name, attribute)
+                .within(|| format!("attribute {}", quoted(&name)))?;
         }
         if proto.op_type() == "Constant" && self.graph.nodes[id].domain.is_empty() {
             attrs::normalise_constant(&mut self.graph.nodes[id].attrs);
@@ -381,7 +392,7 @@ impl<'m> Builder<'m> {
         &mut self,
         site: &Site<'m, '_>,
         node: NodeId,
-        proto: &'m pb::NodeProto,
+        proto: &pb::NodeProto,
     ) -> Result<(), FormatError> {
         let class = self.table.class(&self.graph, node);
         let carried = carried_states(&self.graph, &self.graph.nodes[node], class);
@@ -408,25 +419,24 @@ impl<'m> Builder<'m> {
         &mut self,
         site: &Site<'m, '_>,
         node: NodeId,
-        written: &'m pb::AttributeProto,
+        name: &Arc<str>,
+        written: pb::AttributeProto,
     ) -> Result<(), FormatError> {
         let Some(bound) = self.scopes.bound(site, written)? else {
             return Ok(());
         };
-        let name = written.name();
-        let value = match attrs::content(bound.attribute)? {
+        let value = match attrs::content(&bound.attribute)? {
             Content::Nothing => Attr::Null,
-            Content::Data(kind) => attrs::data(bound.attribute, kind, &mut self.tensors)?,
-            Content::Graph(graph) => return self.body(site, node, role(name), graph, bound),
+            Content::Data(kind) => attrs::data(&bound.attribute, kind, &mut self.tensors)?,
+            Content::Graph(graph) => return self.body(site, node, role(name), graph, &bound),
             Content::Graphs(graphs) => {
                 for (i, graph) in graphs.iter().enumerate() {
-                    self.body(site, node, &format!("{name}{i}"), graph, bound)?;
+                    self.body(site, node, &format!("{name}{i}"), graph, &bound)?;
                 }
                 return Ok(());
             }
         };
-        let name = self.word(name);
-        self.graph.nodes[node].attrs.set(name, value);
+        self.graph.nodes[node].attrs.set(Arc::clone(name), value);
         Ok(())
     }
 
@@ -436,9 +446,10 @@ impl<'m> Builder<'m> {
         site: &Site<'m, '_>,
         owner: NodeId,
         role: &str,
-        proto: &'m pb::GraphProto,
-        bound: Bound<'m>,
+        encoded: &Bytes,
+        bound: &Bound,
     ) -> Result<(), FormatError> {
+        let proto: pb::GraphProto = decode(encoded)?;
         let name = if proto.name().is_empty() {
             format!("{}_{role}", self.graph.nodes[owner].name)
         } else {
@@ -446,6 +457,7 @@ impl<'m> Builder<'m> {
         };
         if site.calls.is_some() {
             self.functions.charge(1, 128 + name.len())?;
+            self.functions.charge_graph(&proto)?;
         }
         self.pending.push(Body {
             owner,

@@ -12,29 +12,36 @@ type Key<'m> = (&'m str, &'m str, &'m str);
 
 /// The functions of a model.
 pub(super) struct Functions<'m> {
-    by_key: HashMap<Key<'m>, &'m pb::FunctionProto>,
+    by_key: HashMap<Key<'m>, Rc<Function<'m>>>,
     /// Bytes that inlined bodies may take, and what is left of them.
     limit: u64,
     bytes_left: u64,
 }
 
+/// A local function.
+pub(super) struct Function<'m> {
+    pub(super) proto: &'m pb::FunctionProto,
+    /// Values of attributes that a call leaves out.
+    pub(super) defaults: Vec<Rc<pb::AttributeProto>>,
+}
+
 /// The calls around a place, innermost first.
 pub(super) struct Call<'m> {
-    pub(super) function: &'m pb::FunctionProto,
-    pub(super) around: Option<Rc<Call<'m>>>,
+    function: Rc<Function<'m>>,
+    around: Option<Rc<Call<'m>>>,
 }
 
 impl<'m> Functions<'m> {
     pub(super) fn new(functions: &'m [pb::FunctionProto], limit: u64) -> Result<Self, Problem> {
         let mut by_key = HashMap::new();
-        for function in functions {
-            let key = (
-                domain(function.domain()),
-                function.name(),
-                function.overload(),
-            );
-            if by_key.insert(key, function).is_some() {
-                return Err(Problem::DuplicateFunction(function.name().to_owned()));
+        for proto in functions {
+            let key = (domain(proto.domain()), proto.name(), proto.overload());
+            let function = Function {
+                proto,
+                defaults: proto.attribute_proto.iter().cloned().map(Rc::new).collect(),
+            };
+            if by_key.insert(key, Rc::new(function)).is_some() {
+                return Err(Problem::DuplicateFunction(proto.name().to_owned()));
             }
         }
         Ok(Functions {
@@ -45,12 +52,12 @@ impl<'m> Functions<'m> {
     }
 
     /// The function that a node calls, if it does.
-    pub(super) fn called_by(&self, node: &'m pb::NodeProto) -> Option<&'m pb::FunctionProto> {
+    pub(super) fn called_by(&self, node: &pb::NodeProto) -> Option<Rc<Function<'m>>> {
         if self.by_key.is_empty() {
             return None;
         }
         let key = (domain(node.domain()), node.op_type(), node.overload());
-        self.by_key.get(&key).copied()
+        self.by_key.get(&key).cloned()
     }
 
     /// Takes `items` of about `size` bytes from what inlined bodies may take.
@@ -116,21 +123,21 @@ impl<'m> Call<'m> {
     /// # Errors
     /// [`Problem::Recursion`] when `function` is being called already.
     pub(super) fn enter(
-        function: &'m pb::FunctionProto,
+        function: &Rc<Function<'m>>,
         around: Option<&Rc<Call<'m>>>,
     ) -> Result<Rc<Self>, Problem> {
         let calls = || std::iter::successors(around, |c| c.around.as_ref());
-        if let Some(depth) = calls().position(|c| std::ptr::eq(c.function, function)) {
+        if let Some(depth) = calls().position(|c| Rc::ptr_eq(&c.function, function)) {
             let mut names: Vec<String> = calls()
                 .take(depth + 1)
-                .map(|c| quoted(c.function.name()))
+                .map(|c| quoted(c.function.proto.name()))
                 .collect();
             names.reverse();
-            names.push(quoted(function.name()));
+            names.push(quoted(function.proto.name()));
             return Err(Problem::Recursion(names));
         }
         Ok(Rc::new(Call {
-            function,
+            function: Rc::clone(function),
             around: around.cloned(),
         }))
     }

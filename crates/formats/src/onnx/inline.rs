@@ -4,10 +4,11 @@
 //! is called `CALL/NAME`, its results are called what the caller calls them.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use tenure_graph::ValueId;
 
 use super::build::{Builder, deeper};
-use super::calls::Call;
+use super::calls::{Call, Function};
 use super::scope::{Bound, Environment, EnvironmentId, FrameId, Site, Types};
 use super::types::Names;
 use crate::error::{FormatError, Problem, Within as _, quoted};
@@ -19,11 +20,12 @@ impl<'m> Builder<'m> {
         &mut self,
         site: &Site<'m, '_>,
         position: usize,
-        proto: &'m pb::NodeProto,
-        function: &'m pb::FunctionProto,
+        proto: &mut pb::NodeProto,
+        called: &Rc<Function<'m>>,
     ) -> Result<(), FormatError> {
         let depth = deeper(site.depth)?;
-        let calls = Call::enter(function, site.calls.as_ref())?;
+        let calls = Call::enter(called, site.calls.as_ref())?;
+        let function = called.proto;
         for (what, found, limit) in [
             ("inputs", proto.input.len(), function.input.len()),
             ("outputs", proto.output.len(), function.output.len()),
@@ -40,7 +42,8 @@ impl<'m> Builder<'m> {
                 .resolve(site.frame, given, || format!("input {i}"))?;
             self.scopes.define(frame, name, value)?;
         }
-        let attributes = self.environment(site, proto, function, frame)?;
+        let written = std::mem::take(&mut proto.attribute);
+        let attributes = self.environment(site, written, called, frame)?;
         let prefix = format!("{}/", site.node_name(position, proto));
 
         let mut results = HashMap::new();
@@ -59,7 +62,7 @@ impl<'m> Builder<'m> {
             calls: Some(calls),
             depth,
             prefix: &prefix,
-            types: Types::new(function.value_info.iter(), Names::Function),
+            types: Types::new(&function.value_info, &[], Names::Function)?,
             results,
         };
         self.nodes(&mut inside, &function.node)
@@ -89,7 +92,7 @@ impl<'m> Builder<'m> {
         site: &Site<'m, '_>,
         value: ValueId,
         prefix: &str,
-        outer: &'m str,
+        outer: &str,
     ) -> Result<ValueId, FormatError> {
         let node = (self.graph).add_node(site.subgraph, format!("{prefix}{outer}"), "Identity");
         self.graph.nodes[node].inputs.push(Some(value));
@@ -103,22 +106,25 @@ impl<'m> Builder<'m> {
     fn environment(
         &mut self,
         site: &Site<'m, '_>,
-        proto: &'m pb::NodeProto,
-        function: &'m pb::FunctionProto,
+        written: Vec<pb::AttributeProto>,
+        function: &Function<'m>,
         frame: FrameId,
     ) -> Result<EnvironmentId, FormatError> {
         let mut environment = Environment::new();
-        for written in &proto.attribute {
-            if let Some(bound) = self.scopes.bound(site, written)? {
-                environment.insert(written.name(), bound);
+        for attribute in written {
+            let name = attribute.name().to_owned();
+            if let Some(bound) = self.scopes.bound(site, attribute)? {
+                environment.insert(name, bound);
             }
         }
-        for attribute in &function.attribute_proto {
-            environment.entry(attribute.name()).or_insert(Bound {
-                attribute,
+        for attribute in &function.defaults {
+            let default = || Bound {
+                attribute: Rc::clone(attribute),
                 frame,
                 attributes: None,
-            });
+            };
+            let name = attribute.name().to_owned();
+            environment.entry(name).or_insert_with(default);
         }
         Ok(self.scopes.keep(environment))
     }

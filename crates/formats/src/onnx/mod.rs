@@ -11,6 +11,9 @@
 //!   called `NODE:OUT`.
 //! - Nodes that stand before what they read are moved behind it.
 //! - Weights are slices of the file's bytes or references to other files; none is read.
+//!
+//! Nodes and the types of values are left encoded and decoded one at a time ([`decode`]), so that a
+//! large model is never in memory twice.
 //! - The domain `ai.onnx` is written as the empty one, which it means.
 
 mod attrs;
@@ -19,6 +22,7 @@ mod calls;
 mod inline;
 mod names;
 mod order;
+mod partial;
 mod scope;
 mod tensor;
 #[cfg(test)]
@@ -29,7 +33,6 @@ mod types;
 pub(crate) use types::element;
 
 use bytes::Bytes;
-use prost::Message as _;
 use std::path::Path;
 use tenure_graph::Graph;
 
@@ -43,21 +46,27 @@ const INLINE_LIMIT: u64 = 1 << 28;
 /// Reads an ONNX model. `folder` is where its external data lies; without one, locations are
 /// checked by their text alone.
 pub(crate) fn read(bytes: Bytes, folder: Option<&Path>) -> Result<Graph, FormatError> {
-    let model = pb::ModelProto::decode(bytes).map_err(|e| undecodable(&e))?;
-    let graph = model.graph.as_ref().ok_or(Problem::NoGraph)?;
+    let mut model: pb::ModelProto = decode(&bytes).map_err(|problem| match problem {
+        Problem::Damaged(detail) => FormatError::Damaged(detail),
+        problem => problem.into(),
+    })?;
+    let graph = model.graph.take().ok_or(Problem::NoGraph)?;
     if graph.node.is_empty() && graph.output.is_empty() {
         return Err(Problem::EmptyGraph.into());
     }
     build::build(&model, graph, folder, INLINE_LIMIT)
 }
 
-fn undecodable(error: &prost::DecodeError) -> FormatError {
-    let text = error.to_string();
-    if text.contains("recursion limit") {
-        return Problem::TooDeepToDecode.into();
-    }
-    let detail = text.strip_prefix("failed to decode Protobuf message: ");
-    FormatError::Damaged(detail.unwrap_or(&text).to_owned())
+/// Decodes a message. What it holds of the file's bytes are slices of them.
+fn decode<M: prost::Message + Default>(bytes: &Bytes) -> Result<M, Problem> {
+    M::decode(bytes.clone()).map_err(|error| {
+        let text = error.to_string();
+        if text.contains("recursion limit") {
+            return Problem::TooDeepToDecode;
+        }
+        let detail = text.strip_prefix("failed to decode Protobuf message: ");
+        Problem::Damaged(detail.unwrap_or(&text).to_owned())
+    })
 }
 
 /// How messages call a node.

@@ -1,39 +1,49 @@
 //! The order of a graph's nodes: as in the file, or, where a node stands before what it reads,
 //! the topological order nearest to it.
 
+use bytes::Bytes;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
-use crate::error::Problem;
+use super::build::MAX_DEPTH;
+use super::partial::{GraphNames, NodeNames};
+use super::{decode, node_title};
+use crate::error::{FormatError, Problem, Within as _};
 use crate::generated::onnx as pb;
 
 /// How many nodes of a cycle are named.
 const SHOWN: usize = 8;
 
-/// Positions of the nodes in an order in which each comes after the nodes that make what it, or a
-/// subgraph of it, reads.
+/// Positions of the encoded nodes in an order in which each comes after the nodes that make what
+/// it, or a subgraph of it, reads.
 ///
 /// # Errors
-/// A value that two nodes make, or a cycle.
-pub(super) fn order(nodes: &[pb::NodeProto]) -> Result<Vec<usize>, Problem> {
-    let mut maker: HashMap<&str, usize> = HashMap::with_capacity(nodes.len());
+/// A node that cannot be decoded, a value that two nodes make, or a cycle.
+pub(super) fn order(nodes: &[Bytes]) -> Result<Vec<usize>, FormatError> {
+    let mut maker: HashMap<Bytes, usize> = HashMap::with_capacity(nodes.len());
+    let mut read: Vec<Vec<Bytes>> = Vec::with_capacity(nodes.len());
     for (n, node) in nodes.iter().enumerate() {
-        for name in node.output.iter().filter(|name| !name.is_empty()) {
-            if maker.insert(name, n).is_some() {
-                return Err(Problem::Duplicate(name.clone()));
+        let mut node: NodeNames = decode(node).within(|| format!("node {n}"))?;
+        for name in node.output.drain(..).filter(|name| !name.is_empty()) {
+            if maker.insert(name.clone(), n).is_some() {
+                let name = String::from_utf8_lossy(&name).into_owned();
+                return Err(Problem::Duplicate(name).into());
             }
         }
+        read.push(names_read(node).within(|| format!("node {n}"))?);
     }
-    let sources: Vec<Vec<usize>> = nodes
-        .iter()
-        .map(|node| {
-            let made = |name: &&str| maker.get(name).copied();
-            let mut sources: Vec<usize> = names_read(node).iter().filter_map(made).collect();
+    let sources: Vec<Vec<usize>> = read
+        .into_iter()
+        .map(|read| {
+            let mut sources: Vec<usize> = (read.iter())
+                .filter_map(|n| maker.get(n).copied())
+                .collect();
             sources.sort_unstable();
             sources.dedup();
             sources
         })
         .collect();
+    drop(maker);
     let in_order = |(n, sources): (usize, &Vec<usize>)| sources.iter().all(|&s| s < n);
     if sources.iter().enumerate().all(in_order) {
         return Ok((0..nodes.len()).collect());
@@ -63,12 +73,16 @@ pub(super) fn order(nodes: &[pb::NodeProto]) -> Result<Vec<usize>, Problem> {
     if order.len() == nodes.len() {
         Ok(order)
     } else {
-        Err(Problem::Cycle(cycle(nodes, &sources, &waits)))
+        Err(Problem::Cycle(cycle(nodes, &sources, &waits)?).into())
     }
 }
 
 /// The names of nodes that wait for one another, in the order in which data would flow.
-fn cycle(nodes: &[pb::NodeProto], sources: &[Vec<usize>], waits: &[usize]) -> Vec<String> {
+fn cycle(
+    nodes: &[Bytes],
+    sources: &[Vec<usize>],
+    waits: &[usize],
+) -> Result<Vec<String>, FormatError> {
     // A node that still waits has a source that still waits: going back must come round.
     let mut path: Vec<usize> = Vec::new();
     let mut place: HashMap<usize, usize> = HashMap::new();
@@ -85,53 +99,54 @@ fn cycle(nodes: &[pb::NodeProto], sources: &[Vec<usize>], waits: &[usize]) -> Ve
     path.reverse();
     let first = (0..path.len()).min_by_key(|&i| path[i]).unwrap_or(0);
     path.rotate_left(first);
-    let mut names: Vec<String> = (path.iter().take(SHOWN))
-        .map(|&n| super::node_title(n, &nodes[n]))
-        .collect();
+    let title = |n: usize| -> Result<String, FormatError> {
+        let node: pb::NodeProto = decode(&nodes[n]).within(|| format!("node {n}"))?;
+        Ok(node_title(n, &node))
+    };
+    let shown = path.iter().take(SHOWN).map(|&n| title(n));
+    let mut names = shown.collect::<Result<Vec<String>, _>>()?;
     if path.len() > SHOWN {
         names.push(format!("{} more", path.len() - SHOWN));
     }
-    names.extend(path.first().map(|&n| super::node_title(n, &nodes[n])));
-    names
+    names.extend(names.first().cloned());
+    Ok(names)
 }
 
 /// The names that a node reads, or that its subgraphs read from around them.
-fn names_read(node: &pb::NodeProto) -> Vec<&str> {
-    let mut names: Vec<&str> = node.input.iter().map(String::as_str).collect();
+fn names_read(node: NodeNames) -> Result<Vec<Bytes>, FormatError> {
+    let mut names = Vec::new();
     let mut scopes = Vec::new();
-    for graph in subgraphs(node) {
-        captured(graph, &mut scopes, &mut names);
+    for graph in node.graphs() {
+        captured(graph, &mut scopes, &mut names)?;
     }
-    names
+    names.extend(node.input);
+    Ok(names)
 }
 
-fn subgraphs(node: &pb::NodeProto) -> impl Iterator<Item = &pb::GraphProto> {
-    node.attribute
-        .iter()
-        .flat_map(|a| a.g.as_deref().into_iter().chain(&a.graphs))
-}
-
-/// Adds the names that a graph reads and that none of `scopes` defines. Recursion is as deep as
-/// the file nests, which the decoder limits.
-fn captured<'a>(
-    graph: &'a pb::GraphProto,
-    scopes: &mut Vec<HashSet<&'a str>>,
-    names: &mut Vec<&'a str>,
-) {
-    let defined = (graph
-        .node
-        .iter()
-        .flat_map(|n| &n.output)
-        .map(String::as_str))
-    .chain(graph.input.iter().map(pb::ValueInfoProto::name))
-    .chain(graph.initializer.iter().map(pb::TensorProto::name))
-    .chain((graph.sparse_initializer.iter()).filter_map(|s| s.values.as_ref().map(|v| v.name())));
-    scopes.push(defined.collect());
-    let read = (graph.node.iter().flat_map(|n| &n.input).map(String::as_str))
-        .chain(graph.output.iter().map(pb::ValueInfoProto::name));
-    names.extend(read.filter(|name| !scopes.iter().any(|s| s.contains(name))));
-    for graph in graph.node.iter().flat_map(subgraphs) {
-        captured(graph, scopes, names);
+/// Adds the names that an encoded graph reads and that none of `scopes` defines.
+fn captured(
+    graph: &Bytes,
+    scopes: &mut Vec<HashSet<Bytes>>,
+    names: &mut Vec<Bytes>,
+) -> Result<(), FormatError> {
+    if scopes.len() >= MAX_DEPTH {
+        return Err(Problem::TooDeep(MAX_DEPTH).into());
+    }
+    let graph: GraphNames = decode(graph)?;
+    let nodes = graph.node.iter().map(decode);
+    let nodes = nodes.collect::<Result<Vec<NodeNames>, _>>()?;
+    let sparse = graph.sparse_initializer.iter();
+    let defined = (nodes.iter().flat_map(|n| &n.output))
+        .chain(graph.input.iter().map(|i| &i.name))
+        .chain(graph.initializer.iter().map(|t| &t.name))
+        .chain(sparse.filter_map(|s| Some(&s.values.as_ref()?.name)));
+    scopes.push(defined.cloned().collect());
+    let read = (nodes.iter().flat_map(|n| &n.input)).chain(graph.output.iter().map(|o| &o.name));
+    let outer = read.filter(|name| !scopes.iter().any(|s| s.contains(*name)));
+    names.extend(outer.cloned());
+    for graph in nodes.iter().flat_map(NodeNames::graphs) {
+        captured(graph, scopes, names)?;
     }
     scopes.pop();
+    Ok(())
 }

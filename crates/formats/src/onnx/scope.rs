@@ -1,12 +1,15 @@
 //! Scopes: what names and attributes stand for at a place of the model.
 
+use bytes::Bytes;
 use std::collections::HashMap;
 use std::rc::Rc;
 use tenure_graph::{SubgraphId, ValueId};
 
 use super::calls::Call;
+use super::decode;
+use super::partial::ValueName;
 use super::types::{self, Declared, Names};
-use crate::error::{FormatError, Problem};
+use crate::error::{FormatError, Problem, Within as _, quoted};
 use crate::generated::onnx as pb;
 
 /// The names of one graph or function body.
@@ -19,29 +22,29 @@ pub(super) struct EnvironmentId(usize);
 
 /// The scopes of a model. They stay to the end: bodies are built after the graphs around them.
 #[derive(Default)]
-pub(super) struct Scopes<'m> {
-    frames: Vec<Frame<'m>>,
-    environments: Vec<Environment<'m>>,
+pub(super) struct Scopes {
+    frames: Vec<Frame>,
+    environments: Vec<Environment>,
 }
 
-struct Frame<'m> {
+struct Frame {
     /// What each name stands for; `None` is an optional input that the call left out.
-    names: HashMap<&'m str, Option<ValueId>>,
+    names: HashMap<Box<str>, Option<ValueId>>,
     around: Option<FrameId>,
 }
 
 /// Attributes by name.
-pub(super) type Environment<'m> = HashMap<&'m str, Bound<'m>>;
+pub(super) type Environment = HashMap<String, Bound>;
 
 /// An attribute and the place where it was written: its graphs see the names there.
-#[derive(Clone, Copy)]
-pub(super) struct Bound<'m> {
-    pub(super) attribute: &'m pb::AttributeProto,
+#[derive(Clone)]
+pub(super) struct Bound {
+    pub(super) attribute: Rc<pb::AttributeProto>,
     pub(super) frame: FrameId,
     pub(super) attributes: Option<EnvironmentId>,
 }
 
-impl<'m> Scopes<'m> {
+impl Scopes {
     /// A scope without names, with room for some; a function's sees none around it.
     pub(super) fn enter(&mut self, around: Option<FrameId>, room: usize) -> FrameId {
         self.frames.push(Frame {
@@ -55,10 +58,10 @@ impl<'m> Scopes<'m> {
     pub(super) fn define(
         &mut self,
         frame: FrameId,
-        name: &'m str,
+        name: &str,
         value: Option<ValueId>,
     ) -> Result<(), Problem> {
-        match self.frames[frame.0].names.insert(name, value) {
+        match self.frames[frame.0].names.insert(name.into(), value) {
             None => Ok(()),
             Some(_) => Err(Problem::Duplicate(name.to_owned())),
         }
@@ -89,7 +92,7 @@ impl<'m> Scopes<'m> {
     }
 
     /// Keeps the attributes of a call.
-    pub(super) fn keep(&mut self, environment: Environment<'m>) -> EnvironmentId {
+    pub(super) fn keep(&mut self, environment: Environment) -> EnvironmentId {
         self.environments.push(environment);
         EnvironmentId(self.environments.len() - 1)
     }
@@ -98,19 +101,19 @@ impl<'m> Scopes<'m> {
     /// out and there is no default.
     pub(super) fn bound(
         &self,
-        site: &Site<'m, '_>,
-        attribute: &'m pb::AttributeProto,
-    ) -> Result<Option<Bound<'m>>, Problem> {
+        site: &Site<'_, '_>,
+        attribute: pb::AttributeProto,
+    ) -> Result<Option<Bound>, Problem> {
         let name = attribute.ref_attr_name();
         if name.is_empty() {
             return Ok(Some(Bound {
-                attribute,
+                attribute: Rc::new(attribute),
                 frame: site.frame,
                 attributes: site.attributes,
             }));
         }
         match site.attributes {
-            Some(EnvironmentId(i)) => Ok(self.environments[i].get(name).copied()),
+            Some(EnvironmentId(i)) => Ok(self.environments[i].get(name).cloned()),
             None => Err(Problem::StrayReference(name.to_owned())),
         }
     }
@@ -126,12 +129,12 @@ pub(super) struct Site<'m, 'a> {
     pub(super) depth: usize,
     /// What stands before the names of nodes and values.
     pub(super) prefix: &'a str,
-    pub(super) types: Types<'m>,
+    pub(super) types: Types<'a>,
     /// Names and types that the caller has for results of the function.
-    pub(super) results: HashMap<&'m str, (String, Declared)>,
+    pub(super) results: HashMap<&'a str, (String, Declared)>,
 }
 
-impl<'m> Site<'m, '_> {
+impl Site<'_, '_> {
     /// What a value is called in the graph, and what is declared of it.
     pub(super) fn declared(&self, name: &str) -> Result<(String, Declared), FormatError> {
         match self.results.get(name) {
@@ -154,22 +157,45 @@ impl<'m> Site<'m, '_> {
 }
 
 /// What is declared of the values of one graph or function body.
-pub(super) struct Types<'m> {
-    infos: HashMap<&'m str, &'m pb::ValueInfoProto>,
+pub(super) struct Types<'a> {
+    /// Positions in `encoded`.
+    inside: HashMap<Bytes, usize>,
+    encoded: &'a [Bytes],
+    outputs: HashMap<&'a str, &'a pb::ValueInfoProto>,
     pub(super) names: Names,
 }
 
-impl<'m> Types<'m> {
-    pub(super) fn new(infos: impl Iterator<Item = &'m pb::ValueInfoProto>, names: Names) -> Self {
-        Types {
-            infos: infos.map(|info| (info.name(), info)).collect(),
-            names,
+impl<'a> Types<'a> {
+    /// Of what is declared of values inside, still encoded, and of the outputs. What is declared
+    /// last holds.
+    pub(super) fn new(
+        encoded: &'a [Bytes],
+        outputs: &'a [pb::ValueInfoProto],
+        names: Names,
+    ) -> Result<Self, FormatError> {
+        let mut inside = HashMap::with_capacity(encoded.len());
+        for (i, info) in encoded.iter().enumerate() {
+            let ValueName { name } = decode(info).within(|| format!("type {i} of the graph"))?;
+            inside.insert(name, i);
         }
+        Ok(Types {
+            inside,
+            encoded,
+            outputs: outputs.iter().map(|info| (info.name(), info)).collect(),
+            names,
+        })
     }
 
     pub(super) fn of(&self, name: &str) -> Result<Declared, FormatError> {
-        match self.infos.get(name) {
-            Some(info) => types::declared_by(info, self.names),
+        if let Some(info) = self.outputs.get(name) {
+            return types::declared_by(info, self.names);
+        }
+        match self.inside.get(name.as_bytes()) {
+            Some(&i) => {
+                let place = || format!("value {}", quoted(name));
+                let info = decode(&self.encoded[i]).within(place)?;
+                types::declared_by(&info, self.names)
+            }
             None => Ok(Declared::UNKNOWN),
         }
     }

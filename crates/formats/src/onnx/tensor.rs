@@ -16,7 +16,7 @@ const DENSE_LIMIT: u64 = 64 << 20;
 /// Reads tensors and remembers which external files were found to be harmless.
 pub(super) struct Tensors<'a> {
     folder: Option<&'a Path>,
-    checked: HashSet<&'a str>,
+    checked: HashSet<String>,
     /// Bytes of sparse tensors that may still be spelled out.
     dense_left: u64,
 }
@@ -31,7 +31,7 @@ impl<'a> Tensors<'a> {
     }
 
     /// A tensor without its name.
-    pub(super) fn read(&mut self, proto: &'a pb::TensorProto) -> Result<Tensor, FormatError> {
+    pub(super) fn read(&mut self, proto: &pb::TensorProto) -> Result<Tensor, FormatError> {
         if proto.segment.is_some() {
             return Err(Problem::Segmented.into());
         }
@@ -50,7 +50,7 @@ impl<'a> Tensors<'a> {
         Ok(Tensor { dtype, shape, data })
     }
 
-    fn external(&mut self, proto: &'a pb::TensorProto) -> Result<TensorData, FormatError> {
+    fn external(&mut self, proto: &pb::TensorProto) -> Result<TensorData, FormatError> {
         let mut location = None;
         let (mut offset, mut length) = (0, None);
         for entry in &proto.external_data {
@@ -74,7 +74,7 @@ impl<'a> Tensors<'a> {
             .ok_or_else(|| Problem::ExternalData("the key \"location\" is missing".to_owned()))?;
         if !self.checked.contains(location) {
             weights::check_location(self.folder, location)?;
-            self.checked.insert(location);
+            self.checked.insert(location.to_owned());
         }
         Ok(TensorData::External {
             location: location.to_owned(),
@@ -87,7 +87,7 @@ impl<'a> Tensors<'a> {
     /// far as [`DENSE_LIMIT`] goes, and otherwise left out.
     pub(super) fn read_sparse(
         &mut self,
-        proto: &'a pb::SparseTensorProto,
+        proto: &pb::SparseTensorProto,
     ) -> Result<Tensor, FormatError> {
         let values = proto.values.as_ref().ok_or(Problem::Sparse("no values"))?;
         let values = self.read(values)?;

@@ -237,8 +237,8 @@ fn deep_chains_and_explosions_are_refused() {
     let text = error(&chain(100, 1));
     assert!(text.contains("…") && text.len() < 400, "{text}");
 
-    let model = chain(16, 2);
-    let graph = model.0.graph.as_ref().unwrap();
+    let mut model = chain(16, 2);
+    let graph = model.0.graph.take().unwrap();
     let limit = 1 << 20;
     match super::super::build::build(&model.0, graph, None, limit) {
         Err(FormatError::Model { problem, .. }) => {

@@ -411,10 +411,11 @@ fn attributes_of_all_kinds_are_kept() {
     assert_eq!(of("old").as_ints(), Some(vec![4]));
     assert_eq!(of("none"), Attr::Null);
 
-    let mut model = g.model(17);
-    model.0.graph.as_mut().unwrap().node[0].attribute[0].r#type = Some(77);
+    let mut g = super::graph("main", &["x"], &["y"]);
+    g.node("Op", &["x"], &["y"])
+        .attribute("i", Kind::Int, |a| a.r#type = Some(77));
     assert_eq!(
-        error(&model),
+        error(&g.model(17)),
         "node \"Op_y\" (Op): attribute \"i\": is of kind 77, which is not known"
     );
 }

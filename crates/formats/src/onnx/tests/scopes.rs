@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::Problem;
+use bytes::Bytes;
+use prost::Message as _;
 use tenure_graph::{DType, Dim};
 
 #[test]
@@ -256,7 +258,7 @@ fn a_list_of_graphs_is_a_list_of_bodies() {
         .map(|name| {
             let mut b = graph(name, &[], &["r"]);
             b.node("Relu", &["x"], &["r"]);
-            b.graph()
+            Bytes::from(b.graph().encode_to_vec())
         })
         .collect();
     g.node("Custom", &["x"], &["y"]).domain("own").attribute(
