@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use std::sync::Arc;
+use thin_vec::ThinVec;
 
 use crate::DType;
 
@@ -80,13 +81,13 @@ impl Attr {
 
 /// Attributes by name, in the order in which the model lists them. Small: looked up by a scan.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Attrs(Vec<(Arc<str>, Attr)>);
+pub struct Attrs(ThinVec<(Arc<str>, Attr)>);
 
 impl Attrs {
     /// No attributes.
     #[must_use]
-    pub const fn new() -> Self {
-        Attrs(Vec::new())
+    pub fn new() -> Self {
+        Attrs(ThinVec::new())
     }
 
     /// The attribute `name`.

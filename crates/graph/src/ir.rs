@@ -12,6 +12,7 @@
 use cranelift_entity::PrimaryMap;
 use smallvec::SmallVec;
 use std::sync::Arc;
+use thin_vec::ThinVec;
 
 use crate::{Attrs, DType, NodeId, Shape, StreamId, SubgraphId, ValueId};
 
@@ -95,6 +96,8 @@ pub struct Body {
 }
 
 /// One operator.
+///
+/// A model may have millions: lists that most nodes do not have take one word.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     /// Name, unique in its subgraph.
@@ -110,17 +113,17 @@ pub struct Node {
     /// What it makes; `None` is an optional output left out.
     pub outputs: SmallVec<[Option<ValueId>; 1]>,
     /// Nodes of the same subgraph that must have run before.
-    pub control: Vec<NodeId>,
+    pub control: ThinVec<NodeId>,
     /// The stream it runs on; `None` runs nothing (inputs, constants, results).
     pub stream: Option<StreamId>,
     /// Attributes.
     pub attrs: Attrs,
     /// Attributes of inputs by position; may be shorter than `inputs`.
-    pub input_attrs: Vec<Attrs>,
+    pub input_attrs: ThinVec<Attrs>,
     /// Subgraphs that it runs.
-    pub bodies: Vec<Body>,
+    pub bodies: ThinVec<Body>,
     /// Temporary memory in bytes that the model's file asks for.
-    pub workspace: Vec<i64>,
+    pub workspace: ThinVec<i64>,
     /// Further keys of the file (`kernel_lib`, `order`, `merge` …).
     pub extra: Attrs,
 }
@@ -224,12 +227,12 @@ impl Graph {
             subgraph,
             inputs: SmallVec::new(),
             outputs: SmallVec::new(),
-            control: Vec::new(),
+            control: ThinVec::new(),
             stream: Some(StreamId::from_u32(0)),
             attrs: Attrs::new(),
-            input_attrs: Vec::new(),
-            bodies: Vec::new(),
-            workspace: Vec::new(),
+            input_attrs: ThinVec::new(),
+            bodies: ThinVec::new(),
+            workspace: ThinVec::new(),
             extra: Attrs::new(),
         });
         self.subgraphs[subgraph].nodes.push(id);

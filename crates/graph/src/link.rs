@@ -9,6 +9,7 @@ use cranelift_entity::{EntityRef, PrimaryMap};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::sync::Arc;
+use thin_vec::ThinVec;
 
 use crate::ir::{INPUT_OP, OUTPUT_OP};
 use crate::verify::MAX_DEPTH;
@@ -281,7 +282,7 @@ fn add_node(
             })
         }));
     }
-    let mut bodies = Vec::with_capacity(def.bodies.len());
+    let mut bodies = ThinVec::with_capacity(def.bodies.len());
     for (role, name) in def.bodies {
         // Every name was found when the order was made.
         if let Some(&body) = id_of_graph.get(&name) {
@@ -296,12 +297,12 @@ fn add_node(
         subgraph,
         inputs,
         outputs,
-        control,
+        control: control.into(),
         stream: def.stream,
         attrs: def.attrs,
-        input_attrs: def.input_attrs,
+        input_attrs: def.input_attrs.into(),
         bodies,
-        workspace: def.workspace,
+        workspace: def.workspace.into(),
         extra: def.extra,
     });
     graph.subgraphs[subgraph].nodes.push(producer);

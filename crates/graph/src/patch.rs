@@ -431,7 +431,7 @@ impl Work {
             let more = waits.remove(&id).unwrap_or_default();
             if !more.is_empty() || old.iter().any(|n| self.removed.contains(n)) {
                 let control = self.past_removed(old.iter().copied().chain(more).collect());
-                self.graph.nodes[id].control = control;
+                self.graph.nodes[id].control = control.into();
             }
         }
     }

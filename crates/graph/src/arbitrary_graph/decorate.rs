@@ -37,7 +37,7 @@ pub fn decorate(u: &mut Unstructured<'_>, graph: &mut Graph) -> Result<()> {
         for (name, attr) in attrs(u, "x-")?.iter() {
             node.attrs.set(name, attr.clone());
         }
-        node.input_attrs.resize_with(node.inputs.len(), Attrs::new);
+        node.input_attrs.resize(node.inputs.len(), Attrs::new());
         if let Some(last) = node.input_attrs.last_mut() {
             last.set("x-shape", attr(u, 2)?);
         }

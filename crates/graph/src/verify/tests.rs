@@ -91,7 +91,7 @@ fn every_rule_is_checked() {
         (10, &|g| g.subgraphs[g.root].inputs.reverse()),
         (11, &|g| g.subgraphs[then].output = None),
         (12, &|g| {
-            node_mut(g, "a").input_attrs = vec![Attrs::new(); 2]
+            node_mut(g, "a").input_attrs = [Attrs::new(), Attrs::new()].into()
         }),
         (14, &|g| node_mut(g, "a").extra.set("op", Attr::Null)),
         (15, &|g| {
@@ -151,7 +151,7 @@ fn attributes_are_checked() {
 fn sums_are_checked() {
     let mut graph = parse(GRAPH).unwrap();
     let a = node(&graph, "a");
-    graph.nodes[a].workspace = vec![i64::MAX, -1];
+    graph.nodes[a].workspace = [i64::MAX, -1].into();
     assert_eq!(verify(&graph).unwrap_err()[0].rule, 15);
 }
 

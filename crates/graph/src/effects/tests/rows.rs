@@ -258,7 +258,7 @@ fn hints_of_the_file() {
 #[test]
 fn workspaces_of_the_file() {
     let mut site = Site::new(Dialect::Ge, "Foo", &["float32[4]"], &["float32[4]"]);
-    site.graph.nodes[site.node].workspace = vec![64, 0, -1, 128, i64::MIN];
+    site.graph.nodes[site.node].workspace = [64, 0, -1, 128, i64::MIN].into();
     let sizes: Vec<u64> = site.effects().scratch.iter().map(|s| s.size).collect();
     assert_eq!(sizes, [64, 128]);
 }
