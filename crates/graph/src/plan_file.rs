@@ -4,6 +4,8 @@
 //! Unknown keys are passed over; a newer major version is refused.
 
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use thin_vec::ThinVec;
 
 use crate::plan::{
     Arena, Copy, Item, Member, Phase, Place, Plan, PlanOptions, Span, Step, Storage,
@@ -131,15 +133,15 @@ pub struct FileStep {
     /// Label of the node.
     pub node: String,
     /// `run`, `begin`, `enter K`, `end`.
-    pub phase: String,
+    pub phase: Cow<'static, str>,
     /// Stream that it runs on; `null` for what runs nothing.
     pub stream: Option<u32>,
     /// Events that it waits for.
     #[serde(default)]
-    pub waits: Vec<u32>,
+    pub waits: ThinVec<u32>,
     /// Events that it records.
     #[serde(default)]
-    pub records: Vec<u32>,
+    pub records: ThinVec<u32>,
 }
 
 /// One storage.
@@ -180,7 +182,7 @@ pub struct FileMember {
     pub bytes: u64,
     /// Type of the elements.
     #[serde(default)]
-    pub dtype: String,
+    pub dtype: Cow<'static, str>,
     /// Shape, as text.
     #[serde(default)]
     pub shape: String,
@@ -296,8 +298,8 @@ impl PlanFile {
                     node: graph.node_label(step.node),
                     phase: phase_text(step.phase),
                     stream: step.stream.map(StreamId::as_u32),
-                    waits: Vec::new(),
-                    records: Vec::new(),
+                    waits: ThinVec::new(),
+                    records: ThinVec::new(),
                 })
                 .collect(),
             storages,
@@ -356,7 +358,7 @@ impl PlanFile {
                     node: names.node(&step.node, place)?,
                     phase: parse_phase(&step.phase).ok_or_else(|| PlanFileError::Malformed {
                         place: place(),
-                        text: step.phase.clone(),
+                        text: step.phase.to_string(),
                     })?,
                     stream: step.stream.map(StreamId::from_u32),
                 })
@@ -494,7 +496,7 @@ impl Facts<'_> {
             kind: MemberKind::Intermediate,
             offset: member.offset,
             bytes: member.bytes,
-            dtype: String::new(),
+            dtype: Cow::Borrowed(""),
             shape: String::new(),
             producer: String::new(),
             last_reader: String::new(),
@@ -536,7 +538,7 @@ impl Facts<'_> {
     fn describe(&self, value: ValueId, file: FileMember) -> FileMember {
         let v = &self.graph.values[value];
         FileMember {
-            dtype: v.dtype.name().to_owned(),
+            dtype: Cow::Borrowed(v.dtype.name()),
             shape: v.shape.as_ref().map_or("?".to_owned(), ToString::to_string),
             producer: self.node(v.producer),
             ..file
@@ -562,12 +564,12 @@ impl Facts<'_> {
     }
 }
 
-fn phase_text(phase: Phase) -> String {
+fn phase_text(phase: Phase) -> Cow<'static, str> {
     match phase {
-        Phase::Run => "run".to_owned(),
-        Phase::Begin => "begin".to_owned(),
-        Phase::Enter(k) => format!("enter {k}"),
-        Phase::End => "end".to_owned(),
+        Phase::Run => "run".into(),
+        Phase::Begin => "begin".into(),
+        Phase::Enter(k) => format!("enter {k}").into(),
+        Phase::End => "end".into(),
     }
 }
 

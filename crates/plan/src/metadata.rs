@@ -315,7 +315,7 @@ fn member(t: &TensorNode) -> FileMember {
         kind: MemberKind::Intermediate,
         offset: t.offset,
         bytes: t.bytes,
-        dtype: t.dtype.clone(),
+        dtype: t.dtype.clone().into(),
         shape: format!("[{}]", dims.join(", ")),
         producer: String::new(),
         last_reader: String::new(),

@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let count: u32 = args.next().map_or(Ok(100), |n| n.parse())?;
     let hostile = args.next().is_some_and(|a| a == "hostile");
     let warnings = vec!["This plan is made up: no model stands behind it.".to_owned()];
-    let model = ReportModel::new(&plan(count, hostile), warnings)?;
+    let model = ReportModel::new(plan(count, hostile), warnings)?;
     std::io::stdout().write_all(html::page(&model).as_bytes())?;
     Ok(())
 }
@@ -82,7 +82,7 @@ fn plan(count: u32, hostile: bool) -> PlanFile {
                 kind,
                 offset: 0,
                 bytes: size,
-                dtype: "float32".to_owned(),
+                dtype: "float32".into(),
                 shape: format!("[1, {}, 32, 32]", size / 4096),
                 producer: format!("{} (Conv)", node(step)),
                 last_reader: format!("{} (Add)", node(last)),
@@ -120,10 +120,10 @@ fn plan(count: u32, hostile: bool) -> PlanFile {
         steps: (0..count)
             .map(|step| FileStep {
                 node: node(step),
-                phase: "run".to_owned(),
+                phase: "run".into(),
                 stream: Some(0),
-                waits: Vec::new(),
-                records: Vec::new(),
+                waits: Default::default(),
+                records: Default::default(),
             })
             .collect(),
         storages,

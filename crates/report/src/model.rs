@@ -5,11 +5,14 @@
 //! is read: the load at a step is the sum of the sizes of the storages held at it, and the peak is
 //! the first step of greatest load, so that `peak.bytes <= arena.size`.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use tenure_graph::plan::{Arena, Span};
-use tenure_graph::plan_file::{CheckBlock, FileMember, FileStorage, MemberKind, PlanFile};
+use tenure_graph::plan_file::{
+    CheckBlock, FileMember, FileStep, FileStorage, MemberKind, PlanFile,
+};
 
 use crate::error::ReportError;
 
@@ -92,7 +95,7 @@ pub struct StepView {
     /// Label of the node.
     pub node: String,
     /// `run`, `begin`, `enter K`, `end`.
-    pub phase: String,
+    pub phase: Cow<'static, str>,
 }
 
 /// One arena and what happens in it.
@@ -177,16 +180,20 @@ impl StorageView {
 
 impl ReportModel {
     /// Computes the view data, in time near-linear in the number of steps, storages and members.
+    /// The plan's names go into it, since there may be millions.
     ///
     /// # Errors
     ///
     /// When the file holds no plan: a life outside the schedule, a storage outside its arena,
     /// sums that do not fit in 64 bits.
-    pub fn new(plan: &PlanFile, warnings: Vec<String>) -> Result<Self, ReportError> {
+    pub fn new(plan: PlanFile, warnings: Vec<String>) -> Result<Self, ReportError> {
         number("steps", plan.steps.len())?;
         number("storages", plan.storages.len())?;
-        let places = Places::new(plan);
-        let storages: Vec<StorageView> = plan.storages.iter().map(|s| places.storage(s)).collect();
+        let figures = Figures::new(&plan);
+        let places = Places::new(&plan.steps);
+        let storages: Vec<StorageView> = (plan.storages.into_iter())
+            .map(|s| places.storage(s))
+            .collect();
         check(&plan.arenas, &storages, plan.steps.len())?;
         let arenas = plan
             .arenas
@@ -196,19 +203,19 @@ impl ReportModel {
             .collect::<Result<_, _>>()?;
         Ok(ReportModel {
             model: ModelView {
-                name: plan.model.name.clone(),
-                format: plan.model.format.clone(),
+                name: plan.model.name,
+                format: plan.model.format,
                 nodes: plan.model.nodes,
                 values: plan.model.values,
             },
-            figures: Figures::new(plan),
+            figures,
             arenas,
             steps: plan
                 .steps
-                .iter()
+                .into_iter()
                 .map(|step| StepView {
-                    node: step.node.clone(),
-                    phase: step.phase.clone(),
+                    node: step.node,
+                    phase: step.phase,
                 })
                 .collect(),
             storages,
@@ -255,9 +262,9 @@ pub(crate) fn label(node: &str) -> &str {
 struct Places<'a>(HashMap<&'a str, Span>);
 
 impl<'a> Places<'a> {
-    fn new(plan: &'a PlanFile) -> Self {
-        let mut places: HashMap<&str, Span> = HashMap::with_capacity(plan.steps.len());
-        for (step, number) in plan.steps.iter().zip(0u32..) {
+    fn new(steps: &'a [FileStep]) -> Self {
+        let mut places: HashMap<&str, Span> = HashMap::with_capacity(steps.len());
+        for (step, number) in steps.iter().zip(0u32..) {
             let here = Span {
                 first: number,
                 last: number,
@@ -272,14 +279,14 @@ impl<'a> Places<'a> {
         self.0.get(label(node)).copied()
     }
 
-    fn storage(&self, file: &FileStorage) -> StorageView {
+    fn storage(&self, file: FileStorage) -> StorageView {
         let life = if file.spans.is_empty() {
             vec![Span {
                 first: file.first,
                 last: file.last,
             }]
         } else {
-            file.spans.clone()
+            file.spans
         };
         StorageView {
             arena: file.arena,
@@ -289,7 +296,7 @@ impl<'a> Places<'a> {
             life,
             members: file
                 .values
-                .iter()
+                .into_iter()
                 .map(|m| self.member(m, file.first))
                 .collect(),
         }
@@ -297,15 +304,11 @@ impl<'a> Places<'a> {
 
     /// A node with bodies stands at several steps. Its output is made at the first one if its
     /// memory is held by then, and otherwise when a body leaves: at the last one.
-    fn member(&self, file: &FileMember, held_from: u32) -> MemberView {
+    fn member(&self, file: FileMember, held_from: u32) -> MemberView {
         let made = self.of(&file.producer);
         let made = made.map(|p| if p.first < held_from { p.last } else { p.first });
         let read = self.of(&file.last_reader).map(|p| p.first);
-        MemberView {
-            file: file.clone(),
-            made,
-            read,
-        }
+        MemberView { file, made, read }
     }
 }
 

@@ -13,7 +13,7 @@ fn small() -> PlanFile {
     serde_json::from_str(include_str!("small.plan.json")).unwrap()
 }
 
-fn model(plan: &PlanFile) -> ReportModel {
+fn model(plan: PlanFile) -> ReportModel {
     ReportModel::new(plan, Vec::new()).unwrap()
 }
 
@@ -27,7 +27,7 @@ fn data(page: &str) -> &str {
 
 #[test]
 fn load_peak_and_holders() {
-    let model = model(&small());
+    let model = model(small());
     let arena = model.arena().unwrap();
     assert_eq!(arena.load, [1280, 1024, 1408, 1024, 576, 576]);
     assert_eq!(arena.peak.map(|p| (p.step, p.bytes)), Some((2, 1408)));
@@ -36,7 +36,7 @@ fn load_peak_and_holders() {
 
 #[test]
 fn a_storage_is_named_by_what_it_holds_at_a_step() {
-    let model = model(&small());
+    let model = model(small());
     let name = |step| {
         model.storages[1]
             .member_at(step)
@@ -56,7 +56,7 @@ fn a_storage_is_named_by_what_it_holds_at_a_step() {
 #[test]
 fn the_summary() {
     let warnings = vec!["no row for Foo: taken to read all and share nothing".to_owned()];
-    let model = ReportModel::new(&small(), warnings).unwrap();
+    let model = ReportModel::new(small(), warnings).unwrap();
     insta::assert_snapshot!("summary", summary(&model, PLAIN));
     insta::assert_snapshot!(
         "summary_ascii",
@@ -83,7 +83,7 @@ fn a_gap_to_the_bound_is_said() {
     let mut plan = small();
     plan.arenas[0].size = 1536;
     plan.arenas[0].proven_optimal = false;
-    let text = summary(&model(&plan), PLAIN);
+    let text = summary(&model(plan), PLAIN);
     assert!(
         text.contains("Not proven the least: the lower bound is 1 408 bytes, 8.3 % less."),
         "{text}"
@@ -92,7 +92,7 @@ fn a_gap_to_the_bound_is_said() {
 
 #[test]
 fn data_of_a_page_is_the_model() {
-    let model = model(&small());
+    let model = model(small());
     let page = html::page(&model);
     assert_eq!(
         serde_json::from_str::<ReportModel>(data(&page)).unwrap(),
@@ -106,7 +106,7 @@ fn hostile_names_stay_data() {
     let mut plan = small();
     plan.model.name = NAME.to_owned();
     plan.storages[1].values[0].name = NAME.repeat(300);
-    let model = model(&plan);
+    let model = model(plan);
     let page = html::page(&model);
     assert!(!page.contains("alert(1)</script>"));
     assert_eq!(page.matches("</script>").count(), 2);
@@ -124,7 +124,7 @@ fn hostile_names_stay_data() {
 
 #[test]
 fn pages_are_deterministic() {
-    assert_eq!(html::page(&model(&small())), html::page(&model(&small())));
+    assert_eq!(html::page(&model(small())), html::page(&model(small())));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn damaged_files_are_refused() {
     let refuse = |damage: fn(&mut PlanFile)| {
         let mut plan = small();
         damage(&mut plan);
-        ReportModel::new(&plan, Vec::new()).unwrap_err()
+        ReportModel::new(plan, Vec::new()).unwrap_err()
     };
     assert!(matches!(
         refuse(|p| p.storages[0].last = 6),
