@@ -1,22 +1,39 @@
 //! Output files: written whole or not at all.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use tenure_graph::plan_file::PlanFile;
 
 use crate::exit::Failure;
 
-/// Writes `text` to `path` through a temporary file beside it, so that a reader never sees half a
-/// file and a failure leaves the old one as it was.
+/// Writes `text` to `path`, whole or not at all.
 pub fn write(path: &Path, text: &[u8]) -> Result<(), Failure> {
-    let fail = |what: &str, error: std::io::Error| {
+    fill(path, |to| to.write_all(text))
+}
+
+/// Writes a value as JSON, whole or not at all. A large one is never in memory as text.
+pub fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<(), Failure> {
+    fill(path, |to| {
+        let mut to = BufWriter::new(to);
+        serde_json::to_writer_pretty(&mut to, value)?;
+        to.write_all(b"\n")?;
+        to.flush()
+    })
+}
+
+/// Fills `path` through a temporary file beside it, so that a reader never sees half a file and a
+/// failure leaves the old one as it was.
+fn fill(path: &Path, text: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), Failure> {
+    let fail = |what: &str, error: io::Error| {
         Failure::bad(format!("cannot {what} {}: {error}", path.display()))
             .hint("check that the folder exists and can be written; nothing was written")
     };
     // Devices and pipes cannot be replaced, only written to.
     if path.exists() && !path.is_file() && !path.is_dir() {
-        return std::fs::write(path, text).map_err(|e| fail("write", e));
+        let mut file = File::create(path).map_err(|e| fail("write", e))?;
+        return text(&mut file).map_err(|e| fail("write", e));
     }
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -28,16 +45,9 @@ pub fn write(path: &Path, text: &[u8]) -> Result<(), Failure> {
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let mut file = builder.tempfile_in(folder).map_err(|e| fail("create", e))?;
-    file.write_all(text).map_err(|e| fail("write", e))?;
+    text(file.as_file_mut()).map_err(|e| fail("write", e))?;
     file.persist(path).map_err(|e| fail("replace", e.error))?;
     Ok(())
-}
-
-/// Writes a value as JSON, whole or not at all.
-pub fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<(), Failure> {
-    let mut text = serde_json::to_vec_pretty(value).map_err(Failure::internal)?;
-    text.push(b'\n');
-    write(path, &text)
 }
 
 /// Reads a saved plan.

@@ -253,8 +253,7 @@ fn show(outcome: Outcome, args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
             files::write_json(path, &file)?;
         }
         if args.report.is_some() || summary {
-            let mut model = ReportModel::new(&file, warnings).map_err(Failure::internal)?;
-            drop(file);
+            let mut model = ReportModel::new(file, warnings).map_err(Failure::internal)?;
             // Exporters call every graph the same; the file's name says which one it is.
             if let Some(stem) = args.model.model.file_stem() {
                 model.model.name = stem.to_string_lossy().into_owned();

@@ -11,7 +11,7 @@ use crate::ui::Ui;
 pub fn run(args: &ReportArgs, _ui: &Ui) -> Result<Exit, Failure> {
     let file = files::read_plan(&args.plan)?;
     let bad = |e: &dyn std::fmt::Display| Failure::bad(format!("{}: {e}", args.plan.display()));
-    let model = ReportModel::new(&file, Vec::new()).map_err(|e| bad(&e))?;
+    let model = ReportModel::new(file, Vec::new()).map_err(|e| bad(&e))?;
     files::write(&args.output, html::page(&model).as_bytes())?;
     Ok(Exit::Done)
 }
