@@ -68,3 +68,21 @@ fn planners_that_people_know_have_names() {
         );
     }
 }
+
+#[test]
+fn what_does_not_fit_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = solve(folder.path(), &["--capacity", "7"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("conflict     these alone need more: b1, b3"),
+        "{text}"
+    );
+    let output = solve(folder.path(), &["--capacity", "7", "--json"]);
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["conflict"], serde_json::json!(["b1", "b3"]));
+    let output = solve(folder.path(), &["--capacity", "8", "--json"]);
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary.get("conflict"), None);
+}

@@ -1,5 +1,7 @@
 //! Why a capacity cannot be met: a small set of buffers that do not fit into it on their own.
 
+use std::cmp::Reverse;
+
 use crate::bounds;
 use crate::budget::{Budget, Exhausted};
 use crate::exact::{self, WAYS};
@@ -76,7 +78,8 @@ pub(crate) fn find(
 /// The buffers alive in the section with the largest load.
 fn heaviest(instance: &Instance) -> Option<Vec<usize>> {
     let loads = bounds::section_loads(instance);
-    let section = (0u32..).zip(&loads).max_by_key(|&(_, load)| load)?.0;
+    let heaviest = (0u32..).zip(&loads).min_by_key(|&(_, &load)| Reverse(load));
+    let section = heaviest?.0;
     let alive = |&buffer: &usize| {
         let mut pieces = instance.pieces(buffer).iter();
         pieces.any(|piece| (piece.lower..piece.upper).contains(&section))

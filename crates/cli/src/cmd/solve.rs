@@ -25,6 +25,9 @@ struct Summary {
     fits: bool,
     strategy: String,
     cut_by_clock: bool,
+    /// Ids of buffers that do not fit into the capacity on their own, when that is proven.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    conflict: Vec<String>,
     time_ms: f64,
 }
 
@@ -65,6 +68,9 @@ pub fn run(args: &SolveArgs, ui: &Ui) -> Result<Exit, Failure> {
         let text = picture(args, &table, &instance, &solution);
         files::write(out, text.as_bytes())?;
     }
+    let ids = solution.conflict.iter();
+    let ids = ids.filter_map(|&buffer| table.rows().get(buffer));
+    let conflict: Vec<String> = ids.map(|row| row.id.to_string()).collect();
     let fits = solution.fits.is_none_or(|f| f == Fits::Yes);
     if args.json {
         let summary = Summary {
@@ -75,11 +81,16 @@ pub fn run(args: &SolveArgs, ui: &Ui) -> Result<Exit, Failure> {
             fits,
             strategy: solution.strategy.to_string(),
             cut_by_clock: solution.cut_by_clock,
+            conflict,
             time_ms,
         };
         ui.data(serde_json::to_string_pretty(&summary).map_err(Failure::internal)?);
     } else {
-        ui.say(text(&instance, &solution, args.search.capacity, time_ms));
+        let mut lines = text(&instance, &solution, args.search.capacity, time_ms);
+        if !conflict.is_empty() {
+            lines.push(named(&conflict));
+        }
+        ui.say(lines.join("\n"));
     }
     Ok(match solution.fits {
         None | Some(Fits::Yes) => Exit::Done,
@@ -180,7 +191,24 @@ fn lcm(a: u64, b: u64) -> Option<u64> {
     a.checked_div(x)?.checked_mul(b)
 }
 
-fn text(instance: &Instance, solution: &Solution, capacity: Option<u64>, time_ms: f64) -> String {
+/// Buffers named in the text at most.
+const NAMED: usize = 12;
+
+fn named(conflict: &[String]) -> String {
+    let names = conflict[..conflict.len().min(NAMED)].join(", ");
+    let more = match conflict.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("conflict     these alone need more: {names}{more}")
+}
+
+fn text(
+    instance: &Instance,
+    solution: &Solution,
+    capacity: Option<u64>,
+    time_ms: f64,
+) -> Vec<String> {
     let proof = if solution.proven_optimal {
         "proven the least".to_owned()
     } else {
@@ -206,5 +234,5 @@ fn text(instance: &Instance, solution: &Solution, capacity: Option<u64>, time_ms
     if solution.cut_by_clock {
         lines.push(ui::CUT.to_owned());
     }
-    lines.join("\n")
+    lines
 }
