@@ -108,22 +108,8 @@ def test_onnx_backend_data():
     judge_all(models.onnx_data())
 
 
-# Shapes of what a loop takes out of a sequence are not followed as far as onnx follows them.
-SEQUENCE_GAPS = {
-    "test_sequence_map_add_1_sequence_1_tensor_expanded",
-    "test_sequence_map_extract_shapes_expanded",
-}
-
-
 def test_onnx_single_operators(tmp_path: Path):
-    cases = models.onnx_nodes(tmp_path)
-    judge_all(case for case in cases if case.path.stem not in SEQUENCE_GAPS)
-
-
-@pytest.mark.xfail(strict=True, reason="fewer shapes of sequence elements than onnx finds")
-def test_sequences_in_loops(tmp_path: Path):
-    cases = models.onnx_nodes(tmp_path)
-    judge_all(case for case in cases if case.path.stem in SEQUENCE_GAPS)
+    judge_all(models.onnx_nodes(tmp_path))
 
 
 @pytest.mark.parametrize("family", random_models.FAMILIES)

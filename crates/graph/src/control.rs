@@ -197,6 +197,12 @@ pub fn carried_states(graph: &Graph, node: &Node, class: OpClass) -> usize {
     }
 }
 
+/// Which body of a node `If` runs, by its condition; `None` for nodes that choose in another way.
+pub(crate) fn body_taken(owner: &Node, condition: bool) -> Option<usize> {
+    let role = if condition { "then" } else { "else" };
+    owner.bodies.iter().position(|b| &*b.role == role)
+}
+
 /// What the inputs of a `Scan` are.
 ///
 /// Since version 9 they are the states, then what is cut into slices. In version 8 the lengths of

@@ -25,6 +25,7 @@ mod dim;
 pub mod dim_expr;
 mod dtype;
 pub mod effects;
+mod element_type;
 mod elements;
 pub mod identity;
 mod ids;
@@ -42,6 +43,7 @@ pub use attr::{Attr, Attrs, INLINE_BYTES, Tensor, TensorData};
 pub use cranelift_entity as entity;
 pub use dim::{Dim, Shape};
 pub use dtype::{DType, UnknownDType};
+pub use element_type::ElementType;
 pub use identity::{canonical, identity};
 pub use ids::{NodeId, StorageId, StreamId, SubgraphId, ValueId};
 pub use ir::{

@@ -215,13 +215,16 @@ impl<'m> Builder<'m> {
     }
 
     /// Adds what is declared of a value to what is known of it.
-    fn declare(&mut self, value: ValueId, declared: &Declared) {
+    pub(super) fn declare(&mut self, value: ValueId, declared: &Declared) {
         let value = &mut self.graph.values[value];
         if value.dtype == DType::Unknown {
             value.dtype = declared.dtype;
         }
         if value.shape.is_none() {
             value.shape.clone_from(&declared.shape);
+        }
+        if let Some(element) = &declared.element {
+            value.set_element(element);
         }
     }
 
@@ -257,7 +260,8 @@ impl<'m> Builder<'m> {
                 continue;
             }
             let declared = types::declared_by(info, site.types.names)?;
-            let value = (self.graph).add_input(site.subgraph, name, declared.dtype, declared.shape);
+            let value = (self.graph).add_input(site.subgraph, name, DType::Unknown, None);
+            self.declare(value, &declared);
             self.given.values[value] = true;
             self.scopes.define(site.frame, name, Some(value))?;
             inputs.push(name);
@@ -408,7 +412,8 @@ impl<'m> Builder<'m> {
                 continue;
             }
             let (shown, declared) = site.declared(name)?;
-            let value = (self.graph).add_output(node, shown, declared.dtype, declared.shape);
+            let value = (self.graph).add_output(node, shown, DType::Unknown, None);
+            self.declare(value, &declared);
             self.given.values[value] = site.prefix.is_empty() || site.results.contains_key(name);
             self.scopes.define(site.frame, name, Some(value))?;
         }

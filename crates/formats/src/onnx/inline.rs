@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
-use tenure_graph::ValueId;
+use tenure_graph::{DType, ValueId};
 
 use super::build::{Builder, deeper};
 use super::calls::{Call, Function};
@@ -97,7 +97,8 @@ impl<'m> Builder<'m> {
         let node = (self.graph).add_node(site.subgraph, format!("{prefix}{outer}"), "Identity");
         self.graph.nodes[node].inputs.push(Some(value));
         let (shown, declared) = site.declared(outer)?;
-        let id = (self.graph).add_output(node, shown, declared.dtype, declared.shape);
+        let id = (self.graph).add_output(node, shown, DType::Unknown, None);
+        self.declare(id, &declared);
         self.given.values[id] = true;
         Ok(id)
     }

@@ -1,6 +1,6 @@
 //! Types and shapes: ONNX `TypeProto` becomes element type and dimensions.
 
-use tenure_graph::{DType, Dim, Shape};
+use tenure_graph::{DType, Dim, ElementType, Shape};
 
 use crate::error::{FormatError, Problem, Within as _, quoted};
 use crate::generated::onnx as pb;
@@ -48,6 +48,8 @@ pub(crate) fn element(n: i32) -> Option<DType> {
 pub(super) struct Declared {
     pub(super) dtype: DType,
     pub(super) shape: Option<Shape>,
+    /// What is in it, if it is a sequence or an optional.
+    pub(super) element: Option<ElementType>,
 }
 
 impl Declared {
@@ -55,6 +57,7 @@ impl Declared {
     pub(super) const UNKNOWN: Self = Declared {
         dtype: DType::Unknown,
         shape: None,
+        element: None,
     };
 }
 
@@ -72,9 +75,25 @@ pub(super) enum Names {
 pub(super) fn declared(ty: Option<&pb::TypeProto>, names: Names) -> Result<Declared, FormatError> {
     let tensor = |dtype, shape: &Option<pb::TensorShapeProto>| {
         let shape = shape.as_ref().map(|s| self::shape(s, names)).transpose()?;
-        Ok(Declared { dtype, shape })
+        Ok(Declared {
+            dtype,
+            shape,
+            element: None,
+        })
     };
-    let other = |dtype| Ok(Declared { dtype, shape: None });
+    let container = |dtype, inner: Option<&pb::TypeProto>| {
+        // Types nest no deeper than the decoder follows.
+        let inner = declared(inner, names)?;
+        Ok(Declared {
+            dtype,
+            shape: None,
+            element: (inner.dtype != DType::Unknown).then(|| ElementType {
+                dtype: inner.dtype,
+                shape: inner.shape,
+                element: inner.element.map(Box::new),
+            }),
+        })
+    };
     match ty.and_then(|t| t.value.as_ref()) {
         None => Ok(Declared::UNKNOWN),
         Some(Kind::TensorType(t)) => {
@@ -82,10 +101,10 @@ pub(super) fn declared(ty: Option<&pb::TypeProto>, names: Names) -> Result<Decla
             tensor(dtype, &t.shape)
         }
         Some(Kind::SparseTensorType(t)) => tensor(DType::Sparse, &t.shape),
-        Some(Kind::SequenceType(_)) => other(DType::Sequence),
-        Some(Kind::MapType(_)) => other(DType::Map),
-        Some(Kind::OptionalType(_)) => other(DType::Optional),
-        Some(Kind::OpaqueType(_)) => other(DType::Unknown),
+        Some(Kind::SequenceType(t)) => container(DType::Sequence, t.elem_type.as_deref()),
+        Some(Kind::OptionalType(t)) => container(DType::Optional, t.elem_type.as_deref()),
+        Some(Kind::MapType(_)) => tensor(DType::Map, &None),
+        Some(Kind::OpaqueType(_)) => Ok(Declared::UNKNOWN),
     }
 }
 

@@ -11,7 +11,7 @@ use super::ShapeWarning;
 use super::context::resolve_axis;
 use super::fact::{self, Element, Fact};
 use super::walk::Walk;
-use crate::control::ScanLayout;
+use crate::control::{ScanLayout, body_taken};
 use crate::dim_expr;
 use crate::effects::OpClass;
 use crate::{DType, NodeId, SubgraphId};
@@ -40,10 +40,17 @@ impl Walk<'_> {
         }
     }
 
+    /// Where the condition is known for certain, the other body never runs: what is wrong in it
+    /// concerns nobody, and its results say nothing of the node's outputs.
     fn branch(&mut self, node: NodeId, depth: u32) {
         let owner = &self.graph.nodes[node];
+        let taken = self.condition(node).and_then(|c| body_taken(owner, c));
         let mut joined: Option<Facts> = None;
-        for body in &owner.bodies {
+        for (k, body) in owner.bodies.iter().enumerate() {
+            if taken.is_some_and(|taken| taken != k) {
+                self.in_silence(|walk| walk.subgraph(body.graph, &[], depth + 1));
+                continue;
+            }
             let results = self.subgraph(body.graph, &[], depth + 1);
             joined = Some(match joined {
                 None => results,
@@ -55,6 +62,15 @@ impl Walk<'_> {
             });
         }
         self.set_outputs(node, joined.unwrap_or_default());
+    }
+
+    /// The truth value in a node's first input, if it follows from the model's inputs.
+    fn condition(&self, node: NodeId) -> Option<bool> {
+        let fact = self.input(node, 0).filter(|f| f.certain)?;
+        let [value] = fact.tensor.values()? else {
+            return None;
+        };
+        Some(dim_expr::constant(value)? != 0)
     }
 
     fn call(&mut self, node: NodeId, depth: u32) {

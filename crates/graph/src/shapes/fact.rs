@@ -10,7 +10,7 @@ use rten_shape_inference::{SymExpr, SymTensor, Symbol, SymbolGen};
 use std::sync::Arc;
 
 use crate::dim_expr::{self, DimExpr};
-use crate::{DType, Dim, Shape};
+use crate::{DType, Dim, ElementType, Shape, Value};
 
 /// Greatest rank and number of elements that are followed.
 pub(super) const MAX_RANK: usize = 32;
@@ -46,6 +46,21 @@ pub(super) enum Element {
 }
 
 impl Element {
+    /// What a file says of them.
+    pub(super) fn declared(value: &Value, symbols: &mut SymbolGen) -> Self {
+        value
+            .element()
+            .map_or(Element::Unknown, |ty| Self::of(&ty, symbols))
+    }
+
+    fn of(ty: &ElementType, symbols: &mut SymbolGen) -> Self {
+        let element = ty.element.as_deref();
+        Element::Each(Arc::new(Fact {
+            element: element.map_or(Element::Unknown, |ty| Self::of(ty, symbols)),
+            ..Fact::declared(ty.dtype, ty.shape.as_ref(), symbols)
+        }))
+    }
+
     /// Elements like a value, whose contents may differ.
     pub(super) fn each(fact: &Fact) -> Self {
         // A sequence of sequences is as deep as anything gets.

@@ -3,7 +3,8 @@
 use crate::effects::OpTable;
 use crate::shapes::{Bindings, ShapeError, ShapedGraph, infer};
 use crate::{
-    Attr, DType, Dialect, Dim, Graph, NodeId, Shape, SubgraphId, Tensor, TensorData, ValueId,
+    Attr, DType, Dialect, Dim, ElementType, Graph, NodeId, Shape, SubgraphId, Tensor, TensorData,
+    ValueId,
 };
 use std::sync::Arc;
 
@@ -358,6 +359,64 @@ fn a_loop_is_a_fixpoint() {
     b.check(outputs[1], "float32[n, 5]");
     b.check(outputs[2], "float32[10, n, 5]");
     b.check(longer, "float32[?, 3]");
+}
+
+#[test]
+fn a_known_condition_takes_one_branch() {
+    for (size, expected) in [
+        ("1", "float32[4]"),
+        ("3", "float32[3, 4]"),
+        ("n", "float32"),
+    ] {
+        let mut b = Build::new();
+        let root = b.root();
+        let x = b.input(root, "x", DType::F32, &[size, "4"]);
+        let shape = b.op("Shape", &[x], &[("end", Attr::Int(1))]);
+        let one = b.ints(&[1], &[1]);
+        let condition = b.op("Equal", &[shape, one], &[]);
+        let owner = b.node(root, "If", &[condition], &[]);
+        let result = b.output(owner);
+        for (role, op) in [("then", "Squeeze"), ("else", "Identity")] {
+            let body = b.graph.add_subgraph(owner, role, role);
+            let axes = b.node(body, "Constant", &[], &[("value", ints(&[1], &[0]))]);
+            let axes = b.output(axes);
+            let inputs = if role == "then" {
+                vec![x, axes]
+            } else {
+                vec![x]
+            };
+            let inner = b.node(body, op, &inputs, &[]);
+            let inner = b.output(inner);
+            b.graph.add_results(body, "r", [Some(inner)]);
+        }
+        b.check(result, expected);
+    }
+}
+
+#[test]
+fn elements_of_sequences_have_the_declared_type() {
+    let mut b = Build::new();
+    let root = b.root();
+    let images = b.graph.add_input(root, "images", DType::Sequence, None);
+    b.graph.values[images].set_element(&ElementType {
+        dtype: DType::U8,
+        shape: Some(
+            [Dim::Unknown, Dim::Unknown, Dim::Known(3)]
+                .into_iter()
+                .collect(),
+        ),
+        element: None,
+    });
+    let (zero, one) = (b.ints(&[], &[0]), b.ints(&[], &[1]));
+    let first = b.op("SequenceAt", &[images, zero], &[]);
+    let second = b.op("SequenceAt", &[images, one], &[]);
+    b.check(first, "uint8[?, ?, 3]");
+    // Two images need not be of one size.
+    let sizes = [first, second].map(|v| b.op("Shape", &[v], &[]));
+    let same = b.op("Equal", &sizes, &[]);
+    b.check(sizes[0], "int64[3]");
+    let shaped = b.infer(&[]).unwrap();
+    assert_eq!(shaped.contents.get(same), None);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::context::{Context, Extra, Refusal, Rule};
-use super::fact::{self, Fact};
+use super::fact::{self, Element, Fact};
 use super::{ShapeError, ShapeWarning, rules};
 use crate::effects::{OpClass, OpTable};
 use crate::{DType, Graph, NodeId, Shape, SubgraphId, ValueId, dim_expr};
@@ -32,6 +32,8 @@ pub(super) struct Walk<'a> {
     rules: FxHashMap<(Arc<str>, Arc<str>), Option<Rule>>,
     warnings: Vec<ShapeWarning>,
     left_out: usize,
+    /// Whether warnings are dropped.
+    silent: bool,
     /// Nodes and values that have had their warning: loops see them again.
     warned: FxHashSet<(bool, usize)>,
     without_rule: BTreeSet<String>,
@@ -52,6 +54,7 @@ pub(super) fn run(
         rules: FxHashMap::default(),
         warnings: Vec::new(),
         left_out: 0,
+        silent: false,
         warned: FxHashSet::default(),
         without_rule: BTreeSet::new(),
     };
@@ -87,7 +90,10 @@ impl Walk<'_> {
                 None => {
                     let declared = &graph.values[value];
                     let shape = declared.shape.as_ref();
-                    let fact = Fact::declared(declared.dtype, shape, &mut self.symbols);
+                    let fact = Fact {
+                        element: Element::declared(declared, &mut self.symbols),
+                        ..Fact::declared(declared.dtype, shape, &mut self.symbols)
+                    };
                     self.facts[value] = Some(fact);
                 }
             }
@@ -252,6 +258,10 @@ impl Walk<'_> {
         } else if declared.dtype != DType::Unknown && declared.dtype != fact.dtype {
             contradicts = true;
         }
+        if let Element::Unknown = fact.element {
+            fact.element = Element::declared(declared, &mut self.symbols);
+            fact.certain &= matches!(fact.element, Element::Unknown);
+        }
         let mut merged = None;
         if let Some(shape) = &declared.shape {
             match fact.dims() {
@@ -337,7 +347,18 @@ impl Walk<'_> {
         text
     }
 
+    /// Does something whose warnings concern nobody.
+    pub(super) fn in_silence<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.silent, true);
+        let result = run(self);
+        self.silent = before;
+        result
+    }
+
     pub(super) fn warn(&mut self, warning: ShapeWarning) {
+        if self.silent {
+            return;
+        }
         if self.warnings.len() < MAX_WARNINGS {
             self.warnings.push(warning);
         } else {

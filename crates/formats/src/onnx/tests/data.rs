@@ -6,7 +6,7 @@ use crate::testing::{pb, tensor, value_info};
 use bytes::Bytes;
 use pb::attribute_proto::AttributeType as Kind;
 use std::sync::Arc;
-use tenure_graph::{Attr, DType, Tensor, TensorData};
+use tenure_graph::{Attr, DType, ElementType, Shape, Tensor, TensorData};
 
 /// A model that holds one initializer `w`.
 fn holding(w: pb::TensorProto) -> Model {
@@ -97,7 +97,15 @@ fn types_that_are_no_tensors_are_told_apart() {
         let root = model.0.graph.as_mut().unwrap();
         root.output[0].r#type = Some(ty);
         let graph = read(&model);
-        assert_eq!(graph.values.values().next().unwrap().dtype, dtype);
+        let value = graph.values.values().next().unwrap();
+        assert_eq!(value.dtype, dtype);
+        let holds = matches!(dtype, DType::Sequence | DType::Optional);
+        let element = holds.then(|| ElementType {
+            dtype: DType::F32,
+            shape: Some(Shape::of(&[2])),
+            element: None,
+        });
+        assert_eq!(value.element(), element);
         assert_eq!(attr(&graph, "Optional", "type"), Attr::Str(text.to_owned()));
     }
 }

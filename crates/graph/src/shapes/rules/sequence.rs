@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use super::arithmetic::num;
 use crate::DType;
-use crate::dim_expr::constant;
+use crate::dim_expr::{constant, is_named};
 use crate::shapes::context::{Answer, Context, Refusal, Rule};
 use crate::shapes::fact::{Element, Fact};
-use rten_shape_inference::SymTensor;
+use rten_shape_inference::{SymExpr, SymTensor};
 
 pub(super) fn find(op: &str) -> Option<Rule> {
     Some(match op {
@@ -93,7 +93,18 @@ fn length(c: &mut Context<'_>) -> Answer {
 /// What is in a container; an input that is none is handed on as it is.
 fn get(c: &mut Context<'_>) -> Answer {
     let fact = match (c.dtype(0), c.element(0)) {
-        (_, Element::Each(fact)) => Arc::unwrap_or_clone(fact),
+        (_, Element::Each(fact)) => {
+            let mut fact = Arc::unwrap_or_clone(fact);
+            // A size that is not known may be another one in the next element.
+            if let Some(mut dims) = fact.dims() {
+                let differs = |d: &SymExpr| constant(d).is_none() && !is_named(d);
+                for dim in dims.iter_mut().filter(|d| differs(d)) {
+                    *dim = c.unknown();
+                }
+                fact.tensor = SymTensor::from_shape(dims);
+            }
+            fact
+        }
         (DType::Sequence | DType::Optional | DType::Unknown, _) => {
             return Err(Refusal::NoAnswer);
         }
