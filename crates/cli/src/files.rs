@@ -39,21 +39,31 @@ fn fill(path: &Path, text: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
+    if path.is_dir() {
+        return Err(fail("write", io::ErrorKind::IsADirectory.into()));
+    }
     let mut builder = tempfile::Builder::new();
     builder.prefix(".tenure-");
     // What a file that is created plainly gets, less the user's mask.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.tempfile_in(folder).map_err(|e| fail("create", e))?;
+    // The error names the temporary file, of which the user knows nothing.
+    let mut file = (builder.tempfile_in(folder)).map_err(|e| fail("create", e.kind().into()))?;
     text(file.as_file_mut()).map_err(|e| fail("write", e))?;
     file.persist(path).map_err(|e| fail("replace", e.error))?;
     Ok(())
 }
 
+/// Reads a whole file.
+pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let bad = |e| Failure::bad(format!("{}: cannot be read: {e}", path.display()));
+    std::fs::read(path).map_err(bad)
+}
+
 /// Reads a saved plan.
 pub fn read_plan(path: &Path) -> Result<PlanFile, Failure> {
     let bad = |e: &dyn std::fmt::Display| Failure::bad(format!("{}: {e}", path.display()));
-    let text = std::fs::read(path).map_err(|e| bad(&e))?;
+    let text = read(path)?;
     PlanFile::read(&text)
         .map_err(|e| bad(&e).hint("a plan is what `tenure plan MODEL -o PLAN.json` writes"))
 }

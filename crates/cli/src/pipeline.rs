@@ -16,6 +16,7 @@ use tenure_plan::{Config, PlanError, order};
 
 use crate::args::{ModelArgs, OrderChoice, Place, RuleArgs, SearchArgs, Share, Switch};
 use crate::exit::Failure;
+use crate::files;
 
 /// A model whose shapes are known as far as they can be.
 pub struct Loaded {
@@ -63,7 +64,8 @@ pub fn load(graph: Graph, args: &ModelArgs, read_ms: f64) -> Result<Loaded, Fail
     let mut table = OpTable::builtin(graph.dialect);
     for file in &args.ops {
         let bad = |e: &dyn std::fmt::Display| Failure::bad(format!("{}: {e}", file.display()));
-        let text = std::fs::read_to_string(file).map_err(|e| bad(&e))?;
+        let text = String::from_utf8(files::read(file)?)
+            .map_err(|_| bad(&"is not UTF-8 text; a table of operators is TOML"))?;
         table.extend_toml(&text).map_err(|e| bad(&e))?;
     }
     let start = Instant::now();
@@ -86,8 +88,8 @@ pub fn load(graph: Graph, args: &ModelArgs, read_ms: f64) -> Result<Loaded, Fail
             names.join(", ")
         ))
         .hint(format!(
-            "give each a value, as in --dim {}=1, or leave them free with --dynamic",
-            names[0]
+            "give each a value, as in {}, or leave them free with --dynamic",
+            shaped.free[0].option("1")
         )));
     }
     let mut warnings: Vec<String> = shaped.warnings.iter().map(ToString::to_string).collect();

@@ -44,8 +44,14 @@ pub enum FormatError {
         problem: Problem,
     },
     /// The contents of a tensor cannot be had.
-    #[error("the contents of a tensor in {} {problem}", quoted(location))]
+    #[error(
+        "{}the contents of a tensor in {} {problem}",
+        place(path),
+        quoted(location)
+    )]
     Weights {
+        /// As in [`FormatError::Model`]; empty when the tensor is not read with its model.
+        path: Vec<String>,
         /// The file that the model names.
         location: String,
         /// What is wrong with it.
@@ -241,7 +247,7 @@ impl FormatError {
     /// The same error, told of the place around it.
     #[must_use]
     pub(crate) fn within(mut self, place: impl FnOnce() -> String) -> Self {
-        if let FormatError::Model { path, .. } = &mut self {
+        if let FormatError::Model { path, .. } | FormatError::Weights { path, .. } = &mut self {
             path.insert(0, place());
         }
         self

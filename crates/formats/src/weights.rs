@@ -70,6 +70,7 @@ fn other_than_file(ty: FileType) -> Option<&'static str> {
 /// [`FormatError::Weights`] with [`WeightsProblem::Outside`].
 pub(crate) fn check_location(folder: Option<&Path>, location: &str) -> Result<(), FormatError> {
     let outside = |why| FormatError::Weights {
+        path: Vec::new(),
         location: location.to_owned(),
         problem: WeightsProblem::Outside(why),
     };
@@ -136,12 +137,14 @@ impl Weights {
             } => (location, *offset, *length),
             TensorData::Strings(_) | TensorData::Absent => {
                 return Err(FormatError::Weights {
+                    path: Vec::new(),
                     location: String::new(),
                     problem: WeightsProblem::Absent,
                 });
             }
         };
         let fail = |problem| FormatError::Weights {
+            path: Vec::new(),
             location: location.clone(),
             problem,
         };
@@ -171,6 +174,7 @@ impl Weights {
         check_location(Some(&self.folder), location)?;
         let path = self.folder.join(location);
         let fail = |problem| FormatError::Weights {
+            path: Vec::new(),
             location: location.to_owned(),
             problem,
         };

@@ -187,18 +187,24 @@ pub struct FreeDim {
     pub name: Option<String>,
 }
 
+impl FreeDim {
+    /// The option of the command line that gives it a value.
+    #[must_use]
+    pub fn option(&self, value: &str) -> String {
+        let word = match &self.name {
+            Some(name) => format!("{name}={value}"),
+            None => format!("{}@{}={value}", self.input, self.axis),
+        };
+        format!("--dim {}", quoted(&word))
+    }
+}
+
 impl fmt::Display for FreeDim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let option = self.option("N");
         match &self.name {
-            Some(name) => write!(f, "{name} (--dim {})", quoted(&format!("{name}=N"))),
-            None => {
-                let (input, axis) = (&self.input, self.axis);
-                write!(
-                    f,
-                    "axis {axis} of input {input} (--dim {})",
-                    quoted(&format!("{input}@{axis}=N"))
-                )
-            }
+            Some(name) => write!(f, "{name} ({option})"),
+            None => write!(f, "axis {} of input {} ({option})", self.axis, self.input),
         }
     }
 }
