@@ -233,6 +233,18 @@ impl Model {
         self
     }
 
+    /// Gives the last function a version of the default operator set of its own.
+    #[must_use]
+    pub fn function_opset(mut self, version: i64) -> Self {
+        if let Some(function) = self.0.functions.last_mut() {
+            function.opset_import.push(pb::OperatorSetIdProto {
+                domain: None,
+                version: Some(version),
+            });
+        }
+        self
+    }
+
     /// The bytes of the file.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

@@ -164,6 +164,10 @@ pub struct OutputHints {
     pub extra: Attrs,
 }
 
+/// Key among [`Node::extra`] of the version of a node's operator set, where it is not the model's:
+/// the node comes from a function with operator sets of its own.
+pub const OPSET: &str = "opset";
+
 /// Type of the node that stands for an input of its subgraph.
 pub const INPUT_OP: &str = "Data";
 
@@ -319,10 +323,14 @@ impl Graph {
         value.shape.as_ref()?.bytes(value.dtype)
     }
 
-    /// The version of the operator set that a node's operator is of: the highest one that the
-    /// model lists for its domain, `None` where it lists none.
+    /// The version of the operator set that a node's operator is of: what the node says under
+    /// [`OPSET`], or the highest one that the model lists for its domain; `None` where it lists
+    /// none.
     #[must_use]
     pub fn opset(&self, node: &Node) -> Option<i64> {
+        if let Some(version) = node.extra.int(OPSET) {
+            return Some(version);
+        }
         let domain = domain_key(&node.domain);
         let versions = self.opsets.iter().filter(|(d, _)| domain_key(d) == domain);
         versions.map(|&(_, version)| version).max()

@@ -19,7 +19,7 @@
 //! | --- | --- |
 //! | file | `format`, `name`, `dialect` (`ge` unless given, `onnx`, `tflite`), `opsets` (list of `{"domain", "version"}`), `options`, `graphs`; all other keys are the user's and are ignored |
 //! | graph | `name`, `nodes`; all other keys are attributes |
-//! | node | `name`, `op`, `domain`, `inputs`, `outputs`, `control`, `order`, `stream`, `attrs`, `input_attrs`, `subgraphs` (list of `{"role", "graph"}`), `workspace`; all other keys are kept |
+//! | node | `name`, `op`, `domain`, `inputs`, `outputs`, `control`, `order`, `stream`, `attrs`, `input_attrs`, `subgraphs` (list of `{"role", "graph"}`), `workspace`; all other keys are kept, of which `opset` is the version of the operator's set where it is not the model's |
 //! | output | `name` (`NODE:OUT` unless given), `dtype` (`undefined` unless given), `shape` (unknown unless given), `ref_input`, `reuse_input`, `may_inplace`, `size`, `shape_range`, `attrs`; all other keys are kept, of which `element` is type and shape of what is in a sequence or an optional |
 //!
 //! - The first graph is the root. A node's `order` sorts the nodes of its graph (a node without

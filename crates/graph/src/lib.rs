@@ -47,7 +47,7 @@ pub use element_type::ElementType;
 pub use identity::{canonical, identity};
 pub use ids::{NodeId, StorageId, StreamId, SubgraphId, ValueId};
 pub use ir::{
-    Body, CONST_OP, Dialect, Graph, INPUT_OP, Node, OUTPUT_OP, OutputHints, Subgraph, Value,
+    Body, CONST_OP, Dialect, Graph, INPUT_OP, Node, OPSET, OUTPUT_OP, OutputHints, Subgraph, Value,
 };
 pub use link::{LinkError, LinkProblem, Place};
 pub use verify::verify;

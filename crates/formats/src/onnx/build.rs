@@ -13,11 +13,11 @@ use std::sync::Arc;
 use tenure_graph::control::carried_states;
 use tenure_graph::effects::OpTable;
 use tenure_graph::{
-    Attr, CONST_OP, DType, Dialect, Graph, NodeId, Shape, SubgraphId, Tensor, ValueId,
+    Attr, CONST_OP, DType, Dialect, Graph, NodeId, OPSET, Shape, SubgraphId, Tensor, ValueId,
 };
 
 use super::attrs::{self, Content};
-use super::calls::{Call, Functions};
+use super::calls::{Call, Functions, opsets};
 use super::names::{self, Given};
 use super::order::order;
 use super::scope::{Bound, EnvironmentId, FrameId, Scopes, Site, Types};
@@ -52,10 +52,11 @@ pub(super) fn build(
         "" => "main",
         name => name,
     };
+    let opsets = model_opsets(model);
     let mut builder = Builder {
         graph: Graph::new(root.name(), Dialect::Onnx, name),
         table: OpTable::builtin(Dialect::Onnx),
-        functions: Functions::new(&model.functions, inline_limit)
+        functions: Functions::new(&model.functions, &opsets, inline_limit)
             .within(|| "functions".to_owned())?,
         tensors: Tensors::new(folder),
         given: Given::default(),
@@ -63,7 +64,7 @@ pub(super) fn build(
         words: HashSet::new(),
         pending: Vec::new(),
     };
-    builder.graph.opsets = opsets(model);
+    builder.graph.opsets = opsets;
     let subgraph = builder.graph.root;
     let first = Job {
         proto: root,
@@ -95,24 +96,14 @@ pub(super) fn build(
     Ok(graph)
 }
 
-/// The operator sets of the model and its functions; of a domain listed more than once, the
-/// highest version. What the model says goes before what its functions say.
-fn opsets(model: &pb::ModelProto) -> Vec<(Arc<str>, i64)> {
-    let mut all: Vec<(Arc<str>, i64)> = Vec::new();
-    let mut known = 0;
-    let functions = model.functions.iter().flat_map(|f| &f.opset_import);
-    let lists: [&mut dyn Iterator<Item = &pb::OperatorSetIdProto>; 2] =
-        [&mut model.opset_import.iter(), &mut functions.into_iter()];
-    for list in lists {
-        for opset in list {
-            let name = domain(opset.domain());
-            match all.iter_mut().position(|(d, _)| **d == *name) {
-                None => all.push((Arc::from(name), opset.version())),
-                Some(i) if i >= known => all[i].1 = all[i].1.max(opset.version()),
-                Some(_) => {}
-            }
+/// The operator sets of the model, then those that only its functions name.
+fn model_opsets(model: &pb::ModelProto) -> Vec<(Arc<str>, i64)> {
+    let mut all = opsets(&model.opset_import);
+    let known = all.len();
+    for import in opsets(model.functions.iter().flat_map(|f| &f.opset_import)) {
+        if all[..known].iter().all(|(domain, _)| *domain != import.0) {
+            all.push(import);
         }
-        known = all.len();
     }
     all
 }
@@ -372,9 +363,13 @@ impl<'m> Builder<'m> {
         let id = self.graph.add_node(site.subgraph, name, op);
         self.given.nodes[id] = site.prefix.is_empty() && !proto.name().is_empty();
         let domain = self.word(domain(proto.domain()));
+        let opset = self.scopes.opset(site.frame, &domain);
         let node = &mut self.graph.nodes[id];
         node.domain = domain;
         node.inputs = inputs;
+        if let Some(version) = opset {
+            node.extra.set(OPSET, Attr::Int(version));
+        }
         if proto.input.len() > MAX_INPUTS {
             return Err(Problem::TooManyInputs(proto.input.len()).into());
         }

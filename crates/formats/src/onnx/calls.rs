@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::domain;
 use crate::error::{Problem, quoted};
@@ -9,6 +10,24 @@ use crate::generated::onnx as pb;
 
 /// Domain, name and overload.
 type Key<'m> = (&'m str, &'m str, &'m str);
+
+/// Versions of operator sets, each domain once.
+pub(super) type Opsets = Rc<[(Arc<str>, i64)]>;
+
+/// Operator sets of which each domain counts once, with the highest version.
+pub(super) fn opsets<'p>(
+    imports: impl IntoIterator<Item = &'p pb::OperatorSetIdProto>,
+) -> Vec<(Arc<str>, i64)> {
+    let mut all: Vec<(Arc<str>, i64)> = Vec::new();
+    for import in imports {
+        let (domain, version) = (domain(import.domain()), import.version());
+        match all.iter_mut().find(|(d, _)| **d == *domain) {
+            None => all.push((Arc::from(domain), version)),
+            Some((_, highest)) => *highest = version.max(*highest),
+        }
+    }
+    all
+}
 
 /// The functions of a model.
 pub(super) struct Functions<'m> {
@@ -23,6 +42,8 @@ pub(super) struct Function<'m> {
     pub(super) proto: &'m pb::FunctionProto,
     /// Values of attributes that a call leaves out.
     pub(super) defaults: Vec<Rc<pb::AttributeProto>>,
+    /// Its operator sets, as far as they are not the model's.
+    pub(super) opsets: Opsets,
 }
 
 /// The calls around a place, innermost first.
@@ -32,13 +53,21 @@ pub(super) struct Call<'m> {
 }
 
 impl<'m> Functions<'m> {
-    pub(super) fn new(functions: &'m [pb::FunctionProto], limit: u64) -> Result<Self, Problem> {
+    /// `model` are the operator sets of the model.
+    pub(super) fn new(
+        functions: &'m [pb::FunctionProto],
+        model: &[(Arc<str>, i64)],
+        limit: u64,
+    ) -> Result<Self, Problem> {
         let mut by_key = HashMap::new();
         for proto in functions {
             let key = (domain(proto.domain()), proto.name(), proto.overload());
             let function = Function {
                 proto,
                 defaults: proto.attribute_proto.iter().cloned().map(Rc::new).collect(),
+                opsets: (opsets(&proto.opset_import).into_iter())
+                    .filter(|import| !model.contains(import))
+                    .collect(),
             };
             if by_key.insert(key, Rc::new(function)).is_some() {
                 return Err(Problem::DuplicateFunction(proto.name().to_owned()));

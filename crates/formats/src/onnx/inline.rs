@@ -34,7 +34,8 @@ impl<'m> Builder<'m> {
                 return Err(Problem::Call { what, found, limit }.into());
             }
         }
-        let frame = self.scopes.enter(None, function.node.len());
+        let opsets = Rc::clone(&called.opsets);
+        let frame = self.scopes.enter_function(opsets, function.node.len());
         for (i, name) in function.input.iter().enumerate() {
             let given = proto.input.get(i).map_or("", String::as_str);
             let value = self

@@ -3,7 +3,8 @@
 //! What a reader of the graph sees:
 //!
 //! - Local functions are gone: each call is replaced by the function's nodes, called
-//!   `CALL/INNER`. Operators then belong to the model's operator sets.
+//!   `CALL/INNER`. Where the function's operator sets are not the model's, they say so under the
+//!   key [`tenure_graph::OPSET`].
 //! - Nodes that the file leaves without a name are called `OP_POSITION`. A name that comes twice
 //!   gets `_2`, `_3` …; subgraphs have names that are unique in the model and hold no `/`, so
 //!   that labels are unique.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use tenure_graph::{SubgraphId, ValueId};
 
-use super::calls::Call;
+use super::calls::{Call, Opsets};
 use super::decode;
 use super::partial::ValueName;
 use super::types::{self, Declared, Names};
@@ -31,6 +31,8 @@ struct Frame {
     /// What each name stands for; `None` is an optional input that the call left out.
     names: HashMap<Box<str>, Option<ValueId>>,
     around: Option<FrameId>,
+    /// Operator sets of the function around it, as far as they are not the model's.
+    opsets: Opsets,
 }
 
 /// Attributes by name.
@@ -45,13 +47,31 @@ pub(super) struct Bound {
 }
 
 impl Scopes {
-    /// A scope without names, with room for some; a function's sees none around it.
+    /// The scope of a graph, without names but with room for some.
     pub(super) fn enter(&mut self, around: Option<FrameId>, room: usize) -> FrameId {
+        let opsets = around.map(|f| Rc::clone(&self.frames[f.0].opsets));
+        self.push(around, opsets.unwrap_or_default(), room)
+    }
+
+    /// The scope of a function, which sees no names around it.
+    pub(super) fn enter_function(&mut self, opsets: Opsets, room: usize) -> FrameId {
+        self.push(None, opsets, room)
+    }
+
+    fn push(&mut self, around: Option<FrameId>, opsets: Opsets, room: usize) -> FrameId {
         self.frames.push(Frame {
             names: HashMap::with_capacity(room),
             around,
+            opsets,
         });
         FrameId(self.frames.len() - 1)
+    }
+
+    /// The version of a domain's operators, where it is not the model's.
+    pub(super) fn opset(&self, frame: FrameId, domain: &str) -> Option<i64> {
+        let mut opsets = self.frames[frame.0].opsets.iter();
+        let found = opsets.find(|(d, _)| **d == *domain);
+        found.map(|&(_, version)| version)
     }
 
     /// Gives a name its meaning.

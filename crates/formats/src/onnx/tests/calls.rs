@@ -4,7 +4,9 @@ use super::*;
 use crate::Problem;
 use crate::testing::pb;
 use pb::attribute_proto::AttributeType as Kind;
-use tenure_graph::{Attr, DType};
+use tenure_graph::effects::OpTable;
+use tenure_graph::verify::verify_bodies;
+use tenure_graph::{Attr, DType, OPSET};
 
 /// `y = local.OP(x)`.
 fn call(op: &str) -> GraphBuilder {
@@ -73,6 +75,62 @@ fn attributes_come_from_the_call_or_the_defaults() {
         attrs,
         [("given", &Attr::Int(7)), ("default", &Attr::Int(9))]
     );
+}
+
+#[test]
+fn functions_keep_their_operator_sets() {
+    // In version 8 a `Scan` has the lengths of the sequences before its states.
+    let mut step = graph("step", &["h", "x_t"], &["h2"]);
+    step.node("Add", &["h", "x_t"], &["h2"]);
+    let mut old = graph("Old", &["start", "xs", "cases"], &["last"]);
+    old.node("Scan", &["", "start", "xs"], &["last"])
+        .int("num_scan_inputs", 1)
+        .graph("body", step);
+    let mut same = graph("Same", &["a"], &["b"]);
+    same.node("Relu", &["a"], &["b"]);
+    let mut g = graph("main", &[], &["z"]);
+    g.input("start", DType::F32, "2, 4");
+    g.input("xs", DType::F32, "2, 3, 4");
+    g.node("Old", &["start", "xs"], &["y"]).domain("local");
+    g.node("Same", &["y"], &["z"]).domain("local");
+    let model = (g.model(17).function("Old", &[], old).function_opset(8))
+        .function("Same", &[], same)
+        .function_opset(17);
+    let graph = read(&model);
+    let table = OpTable::builtin(graph.dialect);
+    verify_bodies(&graph, &table).unwrap_or_else(|e| panic!("{e:?}"));
+    let versions: Vec<_> = (graph.nodes.values())
+        .filter(|n| ["Scan", "Add", "Relu"].contains(&&*n.op))
+        .map(|n| (&*n.op, graph.opset(n), n.extra.int(OPSET)))
+        .collect();
+    // The body's node is of the function's version too.
+    assert_eq!(
+        versions,
+        [
+            ("Scan", Some(8), Some(8)),
+            ("Relu", Some(17), None),
+            ("Add", Some(8), Some(8)),
+        ]
+    );
+}
+
+#[test]
+fn graphs_in_attributes_of_a_call_are_of_the_callers_operator_sets() {
+    let mut f = graph("F", &["a"], &["b"]);
+    f.node("If", &["a"], &["b"])
+        .reference("then_branch", Kind::Graph, "way")
+        .reference("else_branch", Kind::Graph, "way");
+    let mut way = graph("way", &[], &["r"]);
+    way.node("Relu", &["x"], &["r"]);
+    let mut g = graph("main", &["x"], &["y"]);
+    g.node("F", &["x"], &["y"])
+        .domain("local")
+        .graph("way", way);
+    let graph = read(&g.model(17).function("F", &["way"], f).function_opset(11));
+    for node in graph.nodes.values() {
+        let expected = if &*node.op == "If" { 11 } else { 17 };
+        assert_eq!(graph.opset(node), Some(expected), "{}", node.name);
+    }
 }
 
 #[test]
