@@ -85,3 +85,15 @@ fn what_writes_in_its_input_is_not_computed_at_load_time() {
     assert!(plan.folded.is_empty());
     assert_eq!(plan.copies.len(), 1);
 }
+
+#[test]
+fn a_body_without_results_is_refused() {
+    let text = "model m ge graph ^root {
+        %x: float32[8] = Data() {index = 0}
+        PartitionedCall(%x) @call
+          body ^body { %a: float32[8] = Relu(%x^root) }
+        NetOutput() @out
+      }";
+    let error = planned(text, Placement::Planned).unwrap_err();
+    assert!(matches!(error, PlanError::NoResults { .. }), "{error}");
+}

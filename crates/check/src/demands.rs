@@ -125,7 +125,7 @@ impl Gather<'_, '_> {
                 Phase::Run => {
                     let subgraph = self.graph.nodes[step.node].subgraph;
                     if self.graph.subgraphs[subgraph].output == Some(step.node) {
-                        self.results(step.node, subgraph);
+                        self.results(step.node);
                     } else {
                         self.node(step.node);
                     }
@@ -139,6 +139,7 @@ impl Gather<'_, '_> {
             }
         }
         self.kept_inputs();
+        self.caller_memory();
         self.program.starts.push(self.program.ops.len());
     }
 
@@ -630,13 +631,15 @@ impl Gather<'_, '_> {
     }
 
     /// Graph outputs that the caller owns have one storage each, and nothing else has.
-    fn caller_memory(&mut self, id: NodeId) {
+    fn caller_memory(&mut self) {
         let user = self.plan.options.outputs == Placement::User;
         let mut held: FxHashMap<StorageId, u32> = FxHashMap::default();
-        for (slot, &value) in (0u32..).zip(&self.graph.nodes[id].inputs) {
-            let Some(value) = value.filter(|_| user) else {
-                continue;
-            };
+        let output = self.graph.subgraphs[self.graph.root].output;
+        let results = output.into_iter().filter(|_| user).flat_map(|id| {
+            let slots = (0u32..).zip(&self.graph.nodes[id].inputs);
+            slots.filter_map(move |(slot, &value)| Some((id, slot, value?)))
+        });
+        for (id, slot, value) in results {
             let Some(spot) = self.layout.spot(self.source(id, slot, value)) else {
                 continue;
             };

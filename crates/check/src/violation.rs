@@ -198,10 +198,8 @@ pub enum Violation {
         /// What it is.
         what: String,
     },
-    /// A subgraph without output node: the graph was not verified.
-    #[error(
-        "subgraph {subgraph:?} has no output node, so its end cannot be told: verify the graph"
-    )]
+    /// A subgraph below the root without output node.
+    #[error("subgraph {subgraph:?} has no output node, so its end cannot be told")]
     NoResults {
         /// Name of the subgraph.
         subgraph: String,

@@ -37,6 +37,14 @@ pub enum PlanError {
     /// The schedule has more steps than can be counted.
     #[error("the schedule has more than 4 294 967 295 steps: split the model")]
     TooManySteps,
+    /// A body whose end is not marked.
+    #[error(
+        "subgraph {subgraph:?} has no node of type NetOutput: add one, without inputs if need be"
+    )]
+    NoResults {
+        /// Name of the subgraph.
+        subgraph: String,
+    },
     /// Work on several streams, whose order is not one list.
     #[error(
         "the graph runs on {0} streams; plans are made for one stream as yet: put all nodes on one stream"

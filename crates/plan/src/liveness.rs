@@ -58,17 +58,15 @@ pub fn lives(
         normalise(&mut lives[value]);
     }
     if options.keep_inputs {
-        for &data in &graph.subgraphs[graph.root].inputs {
-            if let Some(value) = graph.nodes[data].output(0)
-                && homes.of[value] == Home::Planned
-            {
-                lives[value] = Life::from_elem(
-                    Span {
-                        first: 0,
-                        last: schedule.end(),
-                    },
-                    1,
-                );
+        let root = &graph.subgraphs[graph.root];
+        let values = root.inputs.iter().flat_map(|&n| &graph.nodes[n].outputs);
+        for &value in values.flatten() {
+            if homes.of[value] == Home::Planned {
+                let whole = Span {
+                    first: 0,
+                    last: schedule.end(),
+                };
+                lives[value] = Life::from_elem(whole, 1);
             }
         }
     }

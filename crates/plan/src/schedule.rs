@@ -47,7 +47,8 @@ impl Schedule {
 /// `folded` are the nodes that are computed at load time.
 ///
 /// # Errors
-/// [`PlanError::TooManySteps`] when the steps cannot be counted in 32 bits.
+/// [`PlanError::TooManySteps`] when the steps cannot be counted in 32 bits, and
+/// [`PlanError::NoResults`] when a subgraph below the root has no output node.
 pub fn schedule(
     graph: &Graph,
     table: &OpTable,
@@ -97,6 +98,10 @@ impl Layout<'_> {
                 _ => {
                     let begin = self.push(node, Phase::Begin)?;
                     for (k, body) in (0u32..).zip(&graph.nodes[node].bodies) {
+                        if graph.subgraphs[body.graph].output.is_none() {
+                            let subgraph = graph.subgraphs[body.graph].name.clone();
+                            return Err(PlanError::NoResults { subgraph });
+                        }
                         self.push(node, Phase::Enter(k))?;
                         self.subgraph(body.graph)?;
                     }

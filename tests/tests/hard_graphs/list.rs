@@ -371,6 +371,18 @@ impl Graphs {
          NetOutput(%j, %s, %x, %y) @out",
         );
         self.onnx("no nodes", "NetOutput() @out");
+        self.onnx("nothing at all", "");
+        self.onnx(
+            "nothing is given back",
+            "%x: float32[8] = Data() %y: float32[8] = Relu(%x) %z: float32[8] = Relu(%y)",
+        );
+        self.ge(
+            "an input of two outputs",
+            "%x: float32[8], %y: float32[8] = Data() {index = 0}
+             %a: float32[8] = Relu(%y)
+             %b: float32[8] <ref_input = 0> = InplaceAdd(%y, %x)
+             NetOutput(%b, %a) @out",
+        );
         self.onnx(
             "no outputs",
             "%x: float32[8] = Data() %y: float32[8] = Relu(%x) NetOutput() @out",

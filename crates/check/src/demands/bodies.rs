@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tenure_graph::control::{Pass, Point, Transfer, transfers};
 use tenure_graph::effects::OpClass;
 use tenure_graph::plan::{Item, Sharing, Span};
-use tenure_graph::{NodeId, SubgraphId, ValueId};
+use tenure_graph::{NodeId, ValueId};
 
 use super::Gather;
 use crate::program::{Mark, Op, Repeat};
@@ -176,7 +176,7 @@ impl Gather<'_, '_> {
     }
 
     /// The step of a subgraph's output node: it reads all results, and the owner takes them.
-    pub(super) fn results(&mut self, id: NodeId, subgraph: SubgraphId) {
+    pub(super) fn results(&mut self, id: NodeId) {
         self.copies(id);
         for (slot, &value) in (0u32..).zip(&self.graph.nodes[id].inputs) {
             if let Some(value) = value {
@@ -184,10 +184,7 @@ impl Gather<'_, '_> {
                 self.read(item, Anchor::Input(slot));
             }
         }
-        if subgraph == self.graph.root {
-            self.caller_memory(id);
-            return;
-        }
+        // The stack is empty at the end of the root.
         let Some(owner) = self.stack.pop() else {
             return;
         };

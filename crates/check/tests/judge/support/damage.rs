@@ -228,8 +228,13 @@ fn shorten_life(rng: &mut fastrand::Rng, plan: &mut Plan) -> Option<&'static str
     Some("shorten a life")
 }
 
+/// How many steps there are, if there are any.
+fn some_steps(plan: &Plan) -> Option<usize> {
+    Some(plan.steps.len()).filter(|&n| n > 0)
+}
+
 fn swap_steps(rng: &mut fastrand::Rng, plan: &mut Plan) -> Option<&'static str> {
-    let n = plan.steps.len();
+    let n = some_steps(plan)?;
     let (a, b) = (rng.usize(0..n), rng.usize(0..n));
     let b = if rng.bool() { (a + 1) % n } else { b };
     plan.steps.swap(a, b);
@@ -237,7 +242,7 @@ fn swap_steps(rng: &mut fastrand::Rng, plan: &mut Plan) -> Option<&'static str> 
 }
 
 fn move_step(rng: &mut fastrand::Rng, plan: &mut Plan) -> Option<&'static str> {
-    let n = plan.steps.len();
+    let n = some_steps(plan)?;
     let step = plan.steps.remove(rng.usize(0..n));
     match rng.u8(0..4) {
         0 => {}
@@ -305,7 +310,7 @@ fn drop_copy(rng: &mut fastrand::Rng, plan: &mut Plan) -> Option<&'static str> {
 
 /// One more input reads a copy, which is held while its reader runs.
 fn add_copy(rng: &mut fastrand::Rng, graph: &Graph, plan: &mut Plan) -> Option<&'static str> {
-    let reader = plan.steps[rng.usize(0..plan.steps.len())].node;
+    let reader = plan.steps[rng.usize(0..some_steps(plan)?)].node;
     let inputs = &graph.nodes[reader].inputs;
     let input = rng.usize(0..inputs.len().max(1));
     let value = (*inputs.get(input)?)?;

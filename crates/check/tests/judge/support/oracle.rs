@@ -376,11 +376,10 @@ impl Machine<'_, '_> {
             .collect();
         for &value in &filled_throughout {
             let content = self.fresh();
-            self.define(value, content);
             // Nothing is accessed before the end; what is filled bit by bit is held.
-            if let Some(spot) = f.spots.get(&Item::Value(value)) {
-                self.outcome.accesses.remove(&(spot.storage, begin));
-            }
+            let before = self.outcome.accesses.clone();
+            self.define(value, content);
+            self.outcome.accesses = before;
         }
         let count = u32::try_from(bodies.len()).unwrap();
         let passes = if self.run < 4 {
