@@ -97,3 +97,19 @@ fn a_body_without_results_is_refused() {
     let error = planned(text, Placement::Planned).unwrap_err();
     assert!(matches!(error, PlanError::NoResults { .. }), "{error}");
 }
+
+#[test]
+fn a_value_has_what_its_shape_needs_and_what_the_file_asks_for() {
+    let bytes = |size: u64| {
+        let text = format!(
+            "model m ge graph ^root {{
+               %x: float32[8] = Data() {{index = 0}}
+               %y: float32[8] <size = {size}> = Relu(%x)
+               NetOutput(%y) @out
+             }}"
+        );
+        let plan = planned(&text, Placement::User).unwrap();
+        plan.storages.values().next().unwrap().members[0].bytes
+    };
+    assert_eq!([0, 4, 32, 100].map(bytes), [32, 32, 32, 100]);
+}

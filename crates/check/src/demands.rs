@@ -6,6 +6,7 @@
 //! found nothing.
 
 mod bodies;
+mod gaps;
 mod variables;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -20,6 +21,7 @@ use crate::layout::Layout;
 use crate::program::{Names, Op, Program};
 use crate::violation::{Anchor, Outside, Region, Violation};
 use bodies::Owner;
+use gaps::Gaps;
 use variables::Variables;
 
 /// What the walk found out.
@@ -36,11 +38,13 @@ pub(crate) struct Demands {
     pub(crate) written_copies: FxHashMap<u32, ValueId>,
 }
 
-/// Walks over the plan's steps; what is wrong goes to `findings`.
+/// Walks over the plan's steps; what is wrong goes to `findings`. `rely` tells whether stated lives
+/// are looked at for gaps.
 pub(crate) fn gather(
     graph: &Graph,
     table: &OpTable,
     plan: &Plan,
+    rely: bool,
     layout: &mut Layout,
     findings: &mut Findings<'_>,
 ) -> Demands {
@@ -63,7 +67,7 @@ pub(crate) fn gather(
         closed: Vec::new(),
         step: 0,
     };
-    gather.run();
+    gather.run(rely);
     gather.unite();
     Demands {
         program: gather.program,
@@ -116,11 +120,20 @@ struct Writing {
 }
 
 impl Gather<'_, '_> {
-    fn run(&mut self) {
+    fn run(&mut self, rely: bool) {
         self.graph_inputs();
+        let mut gaps = rely.then(|| Gaps::new(self.graph, self.plan));
         for (number, step) in (0u32..).zip(&self.plan.steps) {
             self.step = number;
             self.program.starts.push(self.program.ops.len());
+            let class = |node| self.layout.class[node];
+            let taken = gaps
+                .as_mut()
+                .map(|g| g.go_to(self.graph, self.plan, number, class));
+            let taken = taken.into_iter().flatten();
+            self.program
+                .ops
+                .extend(taken.map(|storage| Op::Take { storage }));
             match step.phase {
                 Phase::Run => {
                     let subgraph = self.graph.nodes[step.node].subgraph;

@@ -14,8 +14,8 @@
 //! Besides, the plan is *well-formed*: the schedule respects data and control edges, everything
 //! that needs memory has it, inside its arena and aligned; no constant and no caller's input is
 //! written; storages whose stated lives meet are disjoint, and the stated lives cover all
-//! accesses, so an executor may rely on lives alone; and the options are kept. [`Violation`] has
-//! one variant for each of these rules.
+//! accesses and the time between a write and the reads of it, so an executor may rely on lives
+//! alone; and the options are kept. [`Violation`] has one variant for each of these rules.
 //!
 //! # The lattice
 //!
@@ -37,6 +37,7 @@
 //! | output `v` is a view of input `u` in the same place | `u` is read; its name is that of `v` already |
 //! | `u` is copied or handed over to `v`, elsewhere | `u` is read; the bytes of `v` have the names `u` and `v` |
 //! | `u` is handed over to `v` in the same place | `u` is read; the bytes gain the name `v` |
+//! | a storage is held that was not held at the step from which a run comes | its bytes have no name |
 //! | one of several bodies runs | each from the state before; the states after them are joined |
 //! | bodies run any number of times | each from the *state at the head*, see below |
 //!
@@ -180,9 +181,12 @@ pub fn check(graph: &Graph, table: &OpTable, plan: &Plan) -> Result<CheckedPlan,
     if !findings.is_empty() {
         return Err(findings.into_list());
     }
-    let mut demands = demands::gather(graph, table, plan, &mut layout, &mut findings);
+    let clashes = sharing::lives(plan, &findings);
+    // Where lives clash, what they say of gaps means nothing.
+    let rely = clashes.is_empty();
+    let mut demands = demands::gather(graph, table, plan, rely, &mut layout, &mut findings);
     let accesses = walk::run(graph, plan, &layout, &mut demands, &mut findings);
-    sharing::lives(plan, &mut findings);
+    clashes.into_iter().for_each(|c| findings.push(c));
     sharing::members(plan, &mut demands, &mut findings);
     sharing::no_reuse(graph, plan, &mut findings);
     sharing::dynamic(graph, plan, &mut findings);

@@ -53,8 +53,8 @@ impl Content {
 /// Who wrote last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Writer {
-    /// What was written.
-    pub(crate) item: Item,
+    /// What was written; `None` where the bytes were lost in a gap of their storage's life.
+    pub(crate) item: Option<Item>,
     /// When.
     pub(crate) step: u32,
 }

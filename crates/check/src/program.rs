@@ -6,8 +6,8 @@
 //! before the body is simulated.
 
 use rustc_hash::FxHashMap;
-use tenure_graph::ValueId;
 use tenure_graph::plan::{Item, Span};
+use tenure_graph::{StorageId, ValueId};
 
 use crate::violation::Anchor;
 
@@ -53,11 +53,18 @@ pub(crate) enum Op {
         /// The state.
         value: ValueId,
     },
+    /// The storage is held from here on and was not before: what its bytes held is lost.
+    Take {
+        /// The storage.
+        storage: StorageId,
+    },
     /// An output that the owner fills bit by bit while its bodies run takes its bytes: what is
     /// there is lost, and what is missing is not read.
     Open {
         /// The output.
         value: ValueId,
+        /// On whose account.
+        anchor: Anchor,
     },
 }
 

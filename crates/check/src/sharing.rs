@@ -12,8 +12,8 @@ use crate::layout::Layout;
 use crate::placements::{Placement, clashes};
 use crate::violation::{Outside, Region, Violation};
 
-/// Storages that are held at the same step have no byte in common.
-pub(crate) fn lives(plan: &Plan, findings: &mut Findings<'_>) {
+/// Storages that are held at the same step have no byte in common. Gives back those that have.
+pub(crate) fn lives(plan: &Plan, findings: &Findings<'_>) -> Vec<Violation> {
     let mut ids = Vec::with_capacity(plan.storages.len());
     let mut placements = Vec::with_capacity(plan.storages.len());
     for (id, s) in &plan.storages {
@@ -28,10 +28,10 @@ pub(crate) fn lives(plan: &Plan, findings: &mut Findings<'_>) {
             });
         }
     }
-    for clash in clashes(&placements) {
-        let violation = clash.violation(|i| findings.storage(ids[i]));
-        findings.push(violation);
-    }
+    let clashes = clashes(&placements).into_iter();
+    clashes
+        .map(|clash| clash.violation(|i| findings.storage(ids[i])))
+        .collect()
 }
 
 /// Members of a storage are values that the options let share it.

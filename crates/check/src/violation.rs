@@ -132,6 +132,11 @@ pub enum Found {
         /// The step that wrote it.
         step: u32,
     },
+    /// Their storage was not held before a step, and is taken anew there.
+    Lost {
+        /// The step.
+        step: u32,
+    },
 }
 
 impl fmt::Display for Found {
@@ -139,6 +144,10 @@ impl fmt::Display for Found {
         match self {
             Found::Nothing => f.write_str("nothing was written there"),
             Found::Item { item, step } => write!(f, "{item} was written there at step {step}"),
+            Found::Lost { step } => write!(
+                f,
+                "they are not held right before step {step}, so what was there is lost"
+            ),
         }
     }
 }

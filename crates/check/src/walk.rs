@@ -1,15 +1,15 @@
 //! The simulation: the program runs on the machine, every branch from the same state, every loop
 //! body once from a state that is right for all its passes.
 
-use tenure_graph::plan::{Item, Plan};
-use tenure_graph::{Graph, ValueId};
+use tenure_graph::plan::{Item, Place, Plan};
+use tenure_graph::{Graph, StorageId, ValueId};
 
 use crate::demands::Demands;
 use crate::findings::Findings;
 use crate::layout::{Layout, Spot};
 use crate::machine::{Content, Machine, Writer};
 use crate::program::{Mark, Op};
-use crate::violation::{Anchor, Found, Outside, Region, Violation};
+use crate::violation::{Anchor, Found, Memory, Outside, Region, Violation};
 
 /// Runs the program; what is wrong goes to `findings`. Returns the number of accesses.
 pub(crate) fn run(
@@ -141,9 +141,16 @@ impl Walk<'_, '_> {
                 let wrong = spot.and_then(|spot| self.machine.wrong(spot.region, name));
                 self.lost.extend(wrong.map(|(_, writer)| (value, writer)));
             }
-            Op::Open { value } => {
+            Op::Take { storage } => {
+                let region = self.storage_region(storage);
+                let writer = lost_at(self.step);
+                let nothing = Content::default();
+                self.machine.write(region, region.start, &nothing, writer);
+            }
+            Op::Open { value, anchor } => {
                 let item = Item::Value(value);
                 if let Some(spot) = self.layout.spot(item) {
+                    self.alive(item, anchor, spot);
                     let content = self.content(item, None);
                     let writer = self.writer(item);
                     let region = spot.region;
@@ -156,14 +163,22 @@ impl Walk<'_, '_> {
     /// Makes the machine forget what an operation of another pass may overwrite with other bytes.
     fn spoil(&mut self, op: &Op, step: u32) {
         let (item, carries, from) = match *op {
+            Op::Take { storage } => {
+                let region = self.storage_region(storage);
+                let nothing = Content::default();
+                self.machine
+                    .weaken(region, region.start, &nothing, lost_at(step));
+                return;
+            }
             Op::Write { item, carries, .. } => (item, carries, 0),
-            Op::Open { value } => (Item::Value(value), None, 0),
+            Op::Open { value, .. } => (Item::Value(value), None, 0),
             Op::Extend { value, from, .. } => (Item::Value(value), None, from),
             Op::Read { .. } | Op::Name { .. } | Op::Keep { .. } => return,
         };
         if let Some(spot) = self.layout.spot(item) {
             let content = self.content(item, carries);
             let (region, base) = rest(spot.region, from);
+            let item = Some(item);
             let writer = Writer { item, step };
             self.machine.weaken(region, base, &content, writer);
         }
@@ -197,10 +212,17 @@ impl Walk<'_, '_> {
         }
         let name = self.bytes_of(item, value);
         if let Some((wrong, writer)) = self.machine.wrong(spot.region, name) {
-            let found = writer.map_or(Found::Nothing, |w| Found::Item {
-                item: self.findings.item(w.item),
-                step: w.step,
-            });
+            let found = match writer {
+                None => Found::Nothing,
+                Some(Writer { item: None, step }) => Found::Lost { step },
+                Some(Writer {
+                    item: Some(item),
+                    step,
+                }) => Found::Item {
+                    item: self.findings.item(item),
+                    step,
+                },
+            };
             self.findings.push(Violation::WrongBytes {
                 site: self.site(),
                 anchor,
@@ -268,8 +290,21 @@ impl Walk<'_, '_> {
     }
 
     fn writer(&self, item: Item) -> Writer {
-        let step = self.step;
-        Writer { item, step }
+        Writer {
+            item: Some(item),
+            step: self.step,
+        }
+    }
+
+    /// All bytes of a storage.
+    fn storage_region(&self, id: StorageId) -> Region {
+        let storage = &self.plan.storages[id];
+        let (memory, start) = match storage.place {
+            Place::Arena { arena, offset } => (Memory::Arena(arena), offset),
+            Place::Caller => (Memory::Caller(id), 0),
+        };
+        let end = start.saturating_add(storage.size);
+        Region { memory, start, end }
     }
 
     fn site(&self) -> crate::violation::Site {
@@ -313,6 +348,11 @@ impl Walk<'_, '_> {
             });
         }
     }
+}
+
+/// Who took away what a storage held before it is taken anew.
+fn lost_at(step: u32) -> Writer {
+    Writer { item: None, step }
 }
 
 /// The bytes of a region from its byte `from` on, and where the whole begins.

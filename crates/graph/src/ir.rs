@@ -312,15 +312,14 @@ impl Graph {
         Some(self.nodes[self.subgraphs[subgraph].owner?].subgraph)
     }
 
-    /// Bytes of a value: what the file asks for, or type and shape; `None` when it cannot be
-    /// known before the run.
+    /// Bytes of a value: what its type and shape need, or what the file asks for if that is more;
+    /// `None` when it cannot be known before the run.
     #[must_use]
     pub fn bytes(&self, value: ValueId) -> Option<u64> {
         let value = &self.values[value];
-        if let Some(size) = value.hints.as_ref().and_then(|h| h.size) {
-            return Some(size);
-        }
-        value.shape.as_ref()?.bytes(value.dtype)
+        let asked = value.hints.as_ref().and_then(|h| h.size);
+        let needed = value.shape.as_ref().and_then(|s| s.bytes(value.dtype));
+        asked.max(needed)
     }
 
     /// The version of the operator set that a node's operator is of: what the node says under

@@ -103,11 +103,13 @@ impl Gather<'_, '_> {
             .filter(|t| matches!(t.at, Point::Leave(_)))
             .filter_map(|t| t.to)
             .collect();
-        for &value in self.graph.nodes[owner.node].outputs.iter().flatten() {
+        let outputs = (0u32..).zip(&self.graph.nodes[owner.node].outputs);
+        for (slot, value) in outputs.filter_map(|(slot, v)| Some((slot, (*v)?))) {
             if states.contains(&value) {
                 self.cells.insert(value);
             } else if handed_back.contains(&value) || owner.class == OpClass::Opaque {
-                self.program.ops.push(Op::Open { value });
+                let anchor = Anchor::Output(slot);
+                self.program.ops.push(Op::Open { value, anchor });
             } else {
                 continue;
             }

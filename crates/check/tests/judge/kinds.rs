@@ -8,7 +8,7 @@ use tenure_graph::effects::OpTable;
 use tenure_graph::plan::{Copy, Item, Life, Member, Place, Plan, PlanOptions, Span, Storage};
 use tenure_graph::{Graph, text};
 
-/// A graph, and what its plan puts in one place.
+/// A graph, and what its plan puts in one place or holds for less than all steps.
 struct Case {
     name: &'static str,
     graph: &'static str,
@@ -16,6 +16,8 @@ struct Case {
     copies: &'static [(&'static str, u32)],
     /// Labels of values that share a storage; `copy N` is copy number N.
     together: &'static [&'static [&'static str]],
+    /// First and last steps at which the storages of values are held, by the values' labels.
+    held: &'static [(&'static str, &'static [(u32, u32)])],
     right: bool,
 }
 
@@ -73,6 +75,13 @@ fn planned(case: &Case, graph: &Graph, table: &OpTable) -> Plan {
         let home = &mut plan.storages[home.expect("a group names something")];
         home.size = gathered.iter().map(|m| m.bytes).max().unwrap_or(0);
         home.members = gathered.into_iter().collect();
+    }
+    for &(name, spans) in case.held {
+        let mut all = plan.storages.values_mut();
+        let holds = |s: &&mut Storage| s.members.iter().any(|m| label(m.item) == name);
+        let storage = all.find(holds).expect(name);
+        let spans = spans.iter().map(|&(first, last)| Span { first, last });
+        storage.life = spans.collect();
     }
     let used = plan.storages.values().filter(|s| !s.members.is_empty());
     plan.storages = used.cloned().collect();
@@ -135,6 +144,7 @@ fn a_variable_has_other_bytes_at_each_moment() {
             graph: taken_by_value,
             copies: &[],
             together: &[],
+            held: &[],
             right: true,
         },
         Case {
@@ -142,6 +152,7 @@ fn a_variable_has_other_bytes_at_each_moment() {
             graph: taken_by_value,
             copies: &[],
             together: &[&["body/a", "innermost/c"]],
+            held: &[],
             right: false,
         },
         Case {
@@ -149,6 +160,7 @@ fn a_variable_has_other_bytes_at_each_moment() {
             graph: copied,
             copies: &[("y", 0), ("body/a", 0)],
             together: &[],
+            held: &[],
             right: true,
         },
         Case {
@@ -156,6 +168,7 @@ fn a_variable_has_other_bytes_at_each_moment() {
             graph: copied,
             copies: &[("y", 0), ("body/a", 0)],
             together: &[&["copy 0", "copy 1"]],
+            held: &[],
             right: false,
         },
     ]);
@@ -205,6 +218,7 @@ fn a_state_that_never_changes_is_its_start_value_inside_as_well() {
             graph: graph("%s"),
             copies: &[],
             together: &[&["x", "body/q"]],
+            held: &[],
             right: true,
         },
         Case {
@@ -212,6 +226,7 @@ fn a_state_that_never_changes_is_its_start_value_inside_as_well() {
             graph: graph("%r"),
             copies: &[],
             together: &[&["x", "body/q"]],
+            held: &[],
             right: false,
         },
     ]);
@@ -238,6 +253,7 @@ fn what_is_taken_over_is_read_through_no_other_input_out_of_step() {
             graph: graph("Cross"),
             copies: &[("y", 1)],
             together: &[&["a", "b", "y"]],
+            held: &[],
             right: true,
         },
         Case {
@@ -245,6 +261,7 @@ fn what_is_taken_over_is_read_through_no_other_input_out_of_step() {
             graph: graph("Cross"),
             copies: &[],
             together: &[&["a", "b", "y"]],
+            held: &[],
             right: false,
         },
         Case {
@@ -252,6 +269,7 @@ fn what_is_taken_over_is_read_through_no_other_input_out_of_step() {
             graph: graph("Add"),
             copies: &[],
             together: &[&["a", "b", "y"]],
+            held: &[],
             right: true,
         },
     ]);
@@ -280,6 +298,120 @@ fn the_condition_of_a_loop_is_not_taken_to_put_bytes_back() {
         graph,
         copies: &[("s", 0)],
         together: &[&["x", "z", "cond/c"]],
+        held: &[],
         right: false,
     }]);
+}
+
+#[test]
+fn what_is_given_back_in_a_gap_is_lost() {
+    // Steps: 0 a, 1 If, 2 then, 3 b, 4 its results, 5 else, 6 c, 7 d, 8 its results, 9 end,
+    // 10 results.
+    let branches = "model m onnx graph ^root {
+        %go: bool[] = Data()
+        %x: float32[8] = Data()
+        %a: float32[8] = Relu(%x)
+        %y: float32[8] = If(%go)
+          then ^then { %b: float32[8] = Relu(%x^root) NetOutput(%b) @out1 }
+          else ^else {
+            %c: float32[8] = Relu(%x^root)
+            %d: float32[8] = Add(%c, %a^root)
+            NetOutput(%d) @out2
+          }
+        NetOutput(%y) @out
+      }";
+    // Steps: 0 a, 1 Loop, 2 body, 3 b, 4 c, 5 its results, 6 end, 7 results.
+    let passes = "model m onnx graph ^root {
+        %n: int64[] = Data()
+        %x: float32[8] = Data()
+        %a: float32[8] = Relu(%x)
+        %y: float32[8], %all: float32[4, 8] = Loop(%n, _, %x)
+          body ^body {
+            %i: int64[] = Data()
+            %k: bool[] = Data()
+            %s: float32[8] = Data()
+            %b: float32[8] = Add(%s, %a^root)
+            %c: float32[8] = Relu(%b)
+            NetOutput(%k, %c, %b) @out1
+          }
+        NetOutput(%y, %all) @out
+      }";
+    let case = |name, graph, held, right| Case {
+        name,
+        graph,
+        copies: &[],
+        together: &[],
+        held,
+        right,
+    };
+    judge(&[
+        case(
+            "not held in the branch that does not read it",
+            branches,
+            &[("a", &[(0, 1), (5, 7)])],
+            true,
+        ),
+        case(
+            "given back in the branch that reads it",
+            branches,
+            &[("a", &[(0, 5), (7, 7)])],
+            false,
+        ),
+        case(
+            "taken when it is read",
+            branches,
+            &[("a", &[(0, 1), (7, 7)])],
+            false,
+        ),
+        case(
+            "the output is not held before the branch that gives it",
+            branches,
+            &[("y", &[(4, 4), (8, 10)])],
+            true,
+        ),
+        case(
+            "the output of one branch is given back",
+            branches,
+            &[("y", &[(4, 4), (8, 8), (10, 10)])],
+            false,
+        ),
+        case(
+            "the output of the first branch is given back before the end",
+            branches,
+            &[("y", &[(4, 4), (8, 8), (9, 10)])],
+            true,
+        ),
+        case("held for all passes", passes, &[("a", &[(0, 5)])], true),
+        case(
+            "given back where the first pass has read it",
+            passes,
+            &[("a", &[(0, 3)])],
+            false,
+        ),
+        case(
+            "not held from one pass to the next",
+            passes,
+            &[("a", &[(0, 4)])],
+            false,
+        ),
+        case(
+            "a state while its pass runs",
+            passes,
+            &[("y", &[(1, 2), (5, 7)])],
+            true,
+        ),
+        case(
+            "a state between the passes",
+            passes,
+            &[("y", &[(1, 1), (5, 7)])],
+            false,
+        ),
+        case("slices are kept", passes, &[("all", &[(1, 7)])], true),
+        case(
+            "slices are given back after each pass",
+            passes,
+            &[("all", &[(1, 1), (5, 7)])],
+            false,
+        ),
+    ]);
 }

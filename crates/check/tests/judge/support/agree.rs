@@ -38,7 +38,22 @@ pub(crate) fn agree(graph: &Graph, table: &OpTable, plan: &Plan, what: &str, see
         };
         outcome.accesses.iter().find(outside).copied()
     };
-    let outcome = execute(graph, table, plan, seed, |outcome| {
+    let placed: Vec<_> = plan
+        .storages
+        .values()
+        .filter_map(|s| match s.place {
+            Place::Arena { arena, offset } => Some((arena, offset, s)),
+            Place::Caller => None,
+        })
+        .collect();
+    let clash = placed.iter().enumerate().any(|(i, (arena, at, s))| {
+        placed[..i].iter().any(|(other, from, t)| {
+            arena == other
+                && (*at).max(*from) < (at + s.size).min(from + t.size)
+                && meet(&s.life, &t.life)
+        })
+    });
+    let outcome = execute(graph, table, plan, !clash, seed, |outcome| {
         (!bytes || outcome.coincidence || outcome.wrong.is_some())
             && (!has(&["T051"]) || uncovered(outcome).is_some())
     });
@@ -57,21 +72,6 @@ pub(crate) fn agree(graph: &Graph, table: &OpTable, plan: &Plan, what: &str, see
         "{what} (seed {seed}): the checker says {said:#?}\nthe oracle accesses {uncovered:?}\n{}",
         describe(graph, plan)
     );
-    let placed: Vec<_> = plan
-        .storages
-        .values()
-        .filter_map(|s| match s.place {
-            Place::Arena { arena, offset } => Some((arena, offset, s)),
-            Place::Caller => None,
-        })
-        .collect();
-    let clash = placed.iter().enumerate().any(|(i, (arena, at, s))| {
-        placed[..i].iter().any(|(other, from, t)| {
-            arena == other
-                && (*at).max(*from) < (at + s.size).min(from + t.size)
-                && meet(&s.life, &t.life)
-        })
-    });
     assert_eq!(has(&["T031"]), clash, "{what} (seed {seed}): {said:#?}");
     verdict.is_ok()
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_check::Memory;
 use tenure_graph::control::{Pass, Point, Transfer, transfers};
 use tenure_graph::effects::{Alias, OpClass, OpTable};
-use tenure_graph::plan::{Item, Phase, Plan, Sharing};
+use tenure_graph::plan::{Item, Phase, Place, Plan, Sharing};
 use tenure_graph::{Graph, NodeId, StorageId, ValueId};
 
 use frame::{Frame, Spot};
@@ -29,17 +29,19 @@ pub(crate) struct Outcome {
     pub(crate) accesses: BTreeSet<(StorageId, u32)>,
 }
 
-/// Runs a plan with different decisions: a few times, and then until that is enough, but no more
+/// Runs a plan, in memory that is given back wherever lives say so if `relies_on_lives`, with
+/// different decisions: a few times, and then until that is enough, but no more
 /// than 2000 times. Whatever shows at all shows in far fewer.
 pub(crate) fn execute(
     graph: &Graph,
     table: &OpTable,
     plan: &Plan,
+    relies_on_lives: bool,
     seed: u64,
     enough: impl Fn(&Outcome) -> bool,
 ) -> Outcome {
     let mut outcome = Outcome::default();
-    let frame = Frame::new(graph, table, plan);
+    let frame = Frame::new(graph, table, plan, relies_on_lives);
     for run in 0..2000 {
         if run >= 16 && enough(&outcome) {
             break;
@@ -164,20 +166,48 @@ impl Machine<'_, '_> {
             return;
         };
         self.outcome.accesses.insert((spot.storage, self.step));
-        for &edge in self.f.edges[&spot.memory].iter() {
-            if edge >= spot.start + from && edge < spot.end {
-                let place = (spot.memory, edge);
-                let new = content.map(|c| (c, edge - spot.start));
-                let old = match new {
-                    Some(new) => self.memory.insert(place, new),
-                    None => self.memory.remove(&place),
-                };
-                if old != new {
-                    self.lost.extend(old.map(|old| (place, old)));
-                }
-                for pass in &mut self.passes {
-                    let (stood, changed) = pass.entry(place).or_insert((old, false));
-                    *changed |= new != *stood;
+        for &edge in self.f.edges(&spot, from) {
+            let new = content.map(|c| (c, edge - spot.start));
+            self.put((spot.memory, edge), new);
+        }
+    }
+
+    /// A stretch holds other content from now on; none is garbage.
+    fn put(&mut self, place: Byte, new: Option<Content>) {
+        let old = match new {
+            Some(new) => self.memory.insert(place, new),
+            None => self.memory.remove(&place),
+        };
+        if old != new {
+            self.lost.extend(old.map(|old| (place, old)));
+        }
+        for pass in &mut self.passes {
+            let (stood, changed) = pass.entry(place).or_insert((old, false));
+            *changed |= new != *stood;
+        }
+    }
+
+    /// A step is next. A storage that was not held at the last one, and is now, holds garbage.
+    fn go_to(&mut self, step: u32) {
+        let f = self.f;
+        let before = std::mem::replace(&mut self.step, step);
+        if before == step || !f.relies_on_lives {
+            return;
+        }
+        let held = |step: u32| &f.held[step as usize];
+        for &id in held(step) {
+            if held(before).binary_search(&id).is_ok() {
+                continue;
+            }
+            let storage = &f.plan.storages[id];
+            let (memory, start) = match storage.place {
+                Place::Arena { arena, offset } => (Memory::Arena(arena), offset),
+                Place::Caller => (Memory::Caller(id), 0),
+            };
+            let edges = f.edges.get(&memory).map_or(&[][..], Vec::as_slice);
+            for &edge in edges {
+                if start <= edge && edge < start + storage.size {
+                    self.put((memory, edge), None);
                 }
             }
         }
@@ -208,7 +238,7 @@ impl Machine<'_, '_> {
     fn steps(&mut self, from: u32, to: u32) {
         let mut at = from;
         while at < to {
-            self.step = at;
+            self.go_to(at);
             let step = self.f.plan.steps[at as usize];
             let n = &self.f.graph.nodes[step.node];
             if step.phase == Phase::Begin {
@@ -355,7 +385,7 @@ impl Machine<'_, '_> {
         let n = &f.graph.nodes[node];
         let begin = self.step;
         self.copies(node);
-        self.transfer(node, &transfers, Point::Begin, &mut BTreeSet::new());
+        self.transfer(node, &transfers, Point::Begin);
         self.look_for_coincidence(node, &transfers, &BTreeMap::new());
         self.own_inputs(node, &transfers);
         let effects = f.effects(node);
@@ -367,19 +397,19 @@ impl Machine<'_, '_> {
                 self.outcome.accesses.extend(held);
             }
         }
-        let filled_throughout: Vec<ValueId> = n
-            .outputs
-            .iter()
-            .flatten()
-            .copied()
-            .filter(|_| class == OpClass::Opaque)
-            .collect();
-        for &value in &filled_throughout {
+        // What is filled bit by bit is held, and looked at, from the start on.
+        let is_target = |v: ValueId| transfers.iter().any(|t| t.to == Some(v));
+        let is_state = |v: ValueId| {
+            let start = |t: &Transfer| t.to == Some(v) && t.at == Point::Begin;
+            transfers.iter().any(start)
+        };
+        let filled = |v: &ValueId| {
+            class == OpClass::Opaque || class.repeats() && is_target(*v) && !is_state(*v)
+        };
+        let outputs: Vec<ValueId> = n.outputs.iter().flatten().copied().collect();
+        for &value in outputs.iter().filter(|v| filled(v)) {
             let content = self.fresh();
-            // Nothing is accessed before the end; what is filled bit by bit is held.
-            let before = self.outcome.accesses.clone();
             self.define(value, content);
-            self.outcome.accesses = before;
         }
         let count = u32::try_from(bodies.len()).unwrap();
         let passes = if self.run < 4 {
@@ -403,23 +433,21 @@ impl Machine<'_, '_> {
                 .collect(),
             _ => (0..passes).flat_map(|_| 0..count).collect(),
         };
-        let mut appended = BTreeSet::new();
         let before = (self.memory.clone(), self.lost.clone());
         for k in order {
             let (enter, results) = bodies[k as usize];
-            self.step = enter;
+            self.go_to(enter);
             if class == OpClass::Opaque {
                 self.read_inputs(node);
             }
             if class.repeats() {
                 self.passes.push(BTreeMap::new());
             }
-            self.transfer(node, &transfers, Point::Enter(k), &mut appended);
+            self.transfer(node, &transfers, Point::Enter(k));
             self.steps(enter + 1, results + 1);
             let output = f.plan.steps[results as usize].node;
-            self.step = results;
             let before = self.content.clone();
-            self.transfer(output, &transfers, Point::Leave(k), &mut appended);
+            self.transfer(output, &transfers, Point::Leave(k));
             self.look_for_coincidence(node, &transfers, &before);
             if class.repeats() {
                 let pass = self.passes.pop().unwrap_or_default();
@@ -436,28 +464,16 @@ impl Machine<'_, '_> {
             };
             self.outcome.coincidence |= self.memory.iter().any(put_back);
         }
-        self.step = end;
+        self.go_to(end);
         if class == OpClass::Opaque {
             self.read_inputs(node);
         }
-        for &value in n.outputs.iter().flatten() {
-            if filled_throughout.contains(&value) {
+        for &value in &outputs {
+            if class == OpClass::Opaque {
                 self.read(Item::Value(value), value);
-                continue;
-            }
-            let target = transfers.iter().any(|t| t.to == Some(value));
-            let states = transfers
-                .iter()
-                .any(|t| t.to == Some(value) && t.at == Point::Begin);
-            if !target || class.repeats() && !states && !appended.contains(&value) {
+            } else if !is_target(value) {
                 let content = self.fresh();
-                self.content.insert(value, content);
-                let before = self.outcome.accesses.clone();
-                self.store(Item::Value(value), Some(content), 0);
-                // No slice was made: there is nothing to write.
-                if target {
-                    self.outcome.accesses = before;
-                }
+                self.define(value, content);
             }
         }
     }
@@ -516,13 +532,7 @@ impl Machine<'_, '_> {
         }
     }
 
-    fn transfer(
-        &mut self,
-        reader: NodeId,
-        transfers: &[Transfer],
-        at: Point,
-        appended: &mut BTreeSet<ValueId>,
-    ) {
+    fn transfer(&mut self, reader: NodeId, transfers: &[Transfer], at: Point) {
         let f = self.f;
         for t in transfers.iter().filter(|t| t.at == at) {
             let items: Vec<Item> = match t.from {
@@ -556,9 +566,7 @@ impl Machine<'_, '_> {
                     if items.iter().any(|i| near(&i)) {
                         self.fail(format!("a slice of {to} lies in it"));
                     }
-                    if !appended.insert(to) {
-                        self.read(Item::Value(to), to);
-                    }
+                    self.read(Item::Value(to), to);
                     let content = self.fresh();
                     self.define(to, content);
                 }

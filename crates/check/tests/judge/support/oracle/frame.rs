@@ -28,6 +28,10 @@ impl Spot {
 pub(super) struct Frame<'a> {
     pub(super) graph: &'a Graph,
     pub(super) plan: &'a Plan,
+    /// Whether memory is given back wherever a life says so.
+    pub(super) relies_on_lives: bool,
+    /// The storages that are held at each step.
+    pub(super) held: Vec<Vec<StorageId>>,
     pub(super) spots: BTreeMap<Item, Spot>,
     pub(super) edges: BTreeMap<Memory, Vec<u64>>,
     pub(super) effects: Vec<Effects>,
@@ -37,7 +41,20 @@ pub(super) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    pub(super) fn new(graph: &'a Graph, table: &'a OpTable, plan: &'a Plan) -> Self {
+    pub(super) fn new(
+        graph: &'a Graph,
+        table: &'a OpTable,
+        plan: &'a Plan,
+        relies_on_lives: bool,
+    ) -> Self {
+        let mut held = vec![Vec::new(); plan.steps.len()];
+        for (id, storage) in &plan.storages {
+            for span in &storage.life {
+                for step in span.first..=span.last {
+                    held[step as usize].push(id);
+                }
+            }
+        }
         let mut spots = BTreeMap::new();
         let mut edges: BTreeMap<Memory, Vec<u64>> = BTreeMap::new();
         for (storage, s) in &plan.storages {
@@ -81,6 +98,8 @@ impl<'a> Frame<'a> {
         Frame {
             graph,
             plan,
+            relies_on_lives,
+            held,
             spots,
             edges,
             effects: graph
