@@ -15,7 +15,7 @@ use tenure_graph::DType;
 use tenure_graph::effects::OpTable;
 use tenure_graph::plan::PlanOptions;
 use tenure_graph::shapes::{Bindings, infer};
-use tenure_plan::{Config, assign, memory};
+use tenure_plan::{Config, Watch, assign, memory};
 
 /// The first argument of the processes that make one row.
 const ROW: &str = "row";
@@ -94,7 +94,7 @@ fn row(path: &Path) {
     lap(&mut times);
     let found = memory(&graph, &table, &options).unwrap();
     lap(&mut times);
-    let planned = assign(found, &options, &Config::default()).unwrap();
+    let planned = assign(found, &options, &Config::default(), &Watch::default()).unwrap();
     lap(&mut times);
     tenure_check::check(&graph, &table, &planned.plan).unwrap();
     lap(&mut times);

@@ -6,3 +6,4 @@ pub mod case;
 pub mod expect;
 pub mod generate;
 mod kinds;
+pub mod packings;

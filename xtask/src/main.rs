@@ -2,6 +2,7 @@
 //!
 //! `cargo xtask codegen [--check]` writes the code that reads protobuf files, or says whether it
 //! is current. `cargo xtask examples [--check]` does the same for the example models.
+//! `cargo xtask bench-solve` measures the solver.
 
 #![allow(
     clippy::print_stdout,
@@ -9,13 +10,15 @@
     reason = "a command-line program prints"
 )]
 
+mod bench_solve;
 mod codegen;
 mod examples;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask (codegen | examples) [--check]";
+const USAGE: &str =
+    "usage: cargo xtask (codegen | examples) [--check]\n       cargo xtask bench-solve --help";
 
 /// What to do with files that are made.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,14 +32,16 @@ enum Mode {
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let (task, mode) = match args[..] {
-        [task] => (task, Mode::Write),
-        [task, "--check"] => (task, Mode::Check),
-        _ => ("", Mode::Check),
-    };
-    let done = match task {
-        "codegen" => codegen::run(&root(), mode),
-        "examples" => examples::run(&root(), mode),
+    let done = match args[..] {
+        ["codegen"] => codegen::run(&root(), Mode::Write),
+        ["codegen", "--check"] => codegen::run(&root(), Mode::Check),
+        ["examples"] => examples::run(&root(), Mode::Write),
+        ["examples", "--check"] => examples::run(&root(), Mode::Check),
+        ["bench-solve", "--help"] => {
+            println!("{}", bench_solve::USAGE);
+            Ok(())
+        }
+        ["bench-solve", ref options @ ..] => bench_solve::main(&root(), options),
         _ => Err(USAGE.to_owned()),
     };
     match done {

@@ -7,6 +7,7 @@ mod cmd;
 mod exit;
 mod files;
 mod pipeline;
+mod search;
 mod ui;
 
 use clap::Parser;

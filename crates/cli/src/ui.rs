@@ -5,6 +5,8 @@ use std::io::{IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
 
+use tenure_plan::Cut;
+
 use crate::exit::Failure;
 
 /// Prints results, warnings and errors.
@@ -76,5 +78,10 @@ impl Ui {
     }
 }
 
-/// Said when a time limit cut a search short.
-pub const CUT: &str = "The time limit cut the search short: another run may end with another plan.";
+/// What is said when a search was cut short.
+pub fn cut(cut: Cut) -> &'static str {
+    match cut {
+        Cut::Clock => "The time limit cut the search short: another run may end with another plan.",
+        Cut::Cancelled => "Ctrl-C cut the search short: this is the best that it had found.",
+    }
+}

@@ -86,3 +86,73 @@ fn what_does_not_fit_is_named() {
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(summary.get("conflict"), None);
 }
+
+/// Buffers that no search places as low as the bound: sizes are odd and alignments of all kinds.
+fn hard_table() -> String {
+    let mut state = 1u64;
+    let mut next = |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) % below
+    };
+    let mut table = "id,lower,upper,size,alignment\n".to_owned();
+    for id in 0..2000 {
+        let lower = next(1000);
+        let upper = lower + 1 + next(60);
+        let (size, alignment) = (2 * next(5000) + 1001, 1 << next(13));
+        table += &format!("{id},{lower},{upper},{size},{alignment}\n");
+    }
+    table
+}
+
+/// Ctrl-C is the signal SIGINT. The test waits until the program catches it, which Linux tells in
+/// the files of the process.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupted_search_prints_the_best_so_far() {
+    use std::time::{Duration, Instant};
+
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("hard.csv"), hard_table()).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command.args([
+        "solve",
+        "hard.csv",
+        "--json",
+        "-o",
+        "placed.csv",
+        "--time-limit",
+        "60s",
+    ]);
+    command.stdout(std::process::Stdio::piped());
+    let start = Instant::now();
+    let child = command.current_dir(folder.path()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let catches_interrupts = || {
+        let status = fs::read_to_string(&status).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+        caught & 0b10 != 0
+    };
+    while !catches_interrupts() {
+        assert!(start.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let kill = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(kill.unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(50), "it went on");
+    assert!(output.status.success(), "{output:?}");
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["cancelled"], true, "{summary}");
+    assert_eq!(summary["proven_optimal"], false, "{summary}");
+    let placed = fs::read_to_string(folder.path().join("placed.csv")).unwrap();
+    let ends = placed.lines().skip(1).map(|row| {
+        let fields: Vec<u64> = row.split(',').map(|field| field.parse().unwrap()).collect();
+        fields[3] + fields[5]
+    });
+    assert_eq!(ends.max(), summary["height"].as_u64());
+}

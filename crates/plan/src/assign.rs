@@ -1,7 +1,7 @@
 //! Offsets for everything that lies in an arena.
 
 use tenure_graph::plan::{Arena, Life};
-use tenure_solve::{Buffer, Config, Instance, Span, solve};
+use tenure_solve::{Buffer, Config, Instance, Solution, Span, Watch, solve_watched};
 
 use crate::PlanError;
 
@@ -25,8 +25,30 @@ pub struct Placed {
     pub offsets: Vec<u64>,
     /// Name of the strategy that found the offsets.
     pub strategy: String,
-    /// Whether a time limit cut the search short.
-    pub cut_by_clock: bool,
+    /// What cut the search short, if anything did.
+    pub cut: Option<Cut>,
+}
+
+/// What ended a search before it had done what it had steps for: another run may end with another
+/// placement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// The time limit.
+    Clock,
+    /// The caller, through [`Watch::cancel`].
+    Cancelled,
+}
+
+impl Cut {
+    /// What cut a solution's search short.
+    #[must_use]
+    pub fn of(solution: &Solution) -> Option<Self> {
+        match (solution.cancelled, solution.cut_by_clock) {
+            (true, _) => Some(Cut::Cancelled),
+            (_, true) => Some(Cut::Clock),
+            _ => None,
+        }
+    }
 }
 
 /// Rounds `bytes` up to a multiple of `align`, a power of two.
@@ -47,7 +69,12 @@ pub fn round_up(bytes: u64, align: u64) -> Result<u64, PlanError> {
 /// # Errors
 /// Sizes whose sum does not fit in 64 bits, an alignment that is no power of two, or a mistake of
 /// the solver, which is never handed on as a plan.
-pub fn place(requests: &[Request], align: u64, config: &Config) -> Result<Placed, PlanError> {
+pub fn place(
+    requests: &[Request],
+    align: u64,
+    config: &Config,
+    watch: &Watch<'_>,
+) -> Result<Placed, PlanError> {
     if !align.is_power_of_two() {
         return Err(PlanError::Alignment(align));
     }
@@ -65,7 +92,8 @@ pub fn place(requests: &[Request], align: u64, config: &Config) -> Result<Placed
         buffers.push(buffer(request, size, own));
     }
     let instance = Instance::new(buffers)?;
-    let solution = solve(&instance, config)?;
+    let solution = solve_watched(&instance, config, watch)?;
+    let cut = Cut::of(&solution);
     Ok(Placed {
         arena: Arena {
             kind: "device".to_owned(),
@@ -77,7 +105,7 @@ pub fn place(requests: &[Request], align: u64, config: &Config) -> Result<Placed
         },
         offsets: solution.offsets,
         strategy: solution.strategy.to_string(),
-        cut_by_clock: solution.cut_by_clock,
+        cut,
     })
 }
 

@@ -20,12 +20,12 @@ mod schedule;
 mod spans;
 mod storage;
 
-pub use assign::{Placed, Request, place};
+pub use assign::{Cut, Placed, Request, place};
 pub use homes::{Home, Homes, homes};
 pub use liveness::lives;
 pub use schedule::{Schedule, schedule};
 pub use storage::{Class, Classes, classes};
-pub use tenure_solve::{Config, Strategy};
+pub use tenure_solve::{Config, Strategy, Watch};
 
 use tenure_graph::effects::OpTable;
 use tenure_graph::plan::{Member, Place, Plan, PlanOptions, Storage};
@@ -98,8 +98,8 @@ pub struct Planned {
     pub plan: Plan,
     /// Outputs that were placed over an input of their node.
     pub in_place: usize,
-    /// Whether a time limit cut the search short.
-    pub cut_by_clock: bool,
+    /// What cut the search short, if anything did.
+    pub cut: Option<Cut>,
 }
 
 /// Classes of a graph, ready to be placed, and the schedule behind them.
@@ -146,6 +146,7 @@ pub fn assign(
     memory: Memory,
     options: &PlanOptions,
     config: &Config,
+    watch: &Watch<'_>,
 ) -> Result<Planned, PlanError> {
     let Memory {
         homes,
@@ -162,7 +163,7 @@ pub fn assign(
             life: class.life.clone(),
         })
         .collect();
-    let placed = place(&requests, options.align, config)?;
+    let placed = place(&requests, options.align, config, watch)?;
     drop(requests);
     let mut offsets = placed.offsets.iter();
     let mut storages = tenure_graph::entity::PrimaryMap::with_capacity(classes.classes.len());
@@ -203,7 +204,7 @@ pub fn assign(
             strategy: placed.strategy,
         },
         in_place: classes.in_place,
-        cut_by_clock: placed.cut_by_clock,
+        cut: placed.cut,
     })
 }
 
@@ -217,5 +218,6 @@ pub fn plan(
     options: &PlanOptions,
     config: &Config,
 ) -> Result<Planned, PlanError> {
-    assign(memory(graph, table, options)?, options, config)
+    let found = memory(graph, table, options)?;
+    assign(found, options, config, &Watch::default())
 }

@@ -10,9 +10,9 @@ use tenure_graph::plan::{Arena, Item, PlanOptions, Span};
 use tenure_graph::plan_file::{
     CheckBlock, FileMember, FileStorage, MemberKind, ModelIdentity, PlanFile, Summary,
 };
-use tenure_solve::Config;
+use tenure_solve::{Config, Watch};
 
-use crate::assign::{Request, place, round_up};
+use crate::assign::{Cut, Request, place, round_up};
 use crate::{Memory, PlanError};
 
 /// The value of the key `format`.
@@ -247,7 +247,8 @@ impl MemoryGraph {
         model: ModelIdentity,
         options: &PlanOptions,
         config: &Config,
-    ) -> Result<(PlanFile, bool), PlanError> {
+        watch: &Watch<'_>,
+    ) -> Result<(PlanFile, Option<Cut>), PlanError> {
         let placed_nodes = self
             .allocates
             .iter()
@@ -259,7 +260,7 @@ impl MemoryGraph {
                 life: spans(a).collect(),
             })
             .collect();
-        let placed = place(&requests, options.align, config)?;
+        let placed = place(&requests, options.align, config, watch)?;
         let mut members: rustc_hash::FxHashMap<&str, Vec<FileMember>> =
             rustc_hash::FxHashMap::default();
         for t in &self.tensors {
@@ -288,7 +289,7 @@ impl MemoryGraph {
             summary: self.summary(),
             check: CheckBlock::default(),
         };
-        Ok((file, placed.cut_by_clock))
+        Ok((file, placed.cut))
     }
 }
 

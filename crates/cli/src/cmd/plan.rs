@@ -8,14 +8,14 @@ use tenure_graph::Graph;
 use tenure_graph::plan::{Arena, Plan};
 use tenure_graph::plan_file::{CheckBlock, ModelIdentity, PlanFile, Summary};
 use tenure_plan::metadata::MemoryGraph;
-use tenure_plan::{assign, memory};
+use tenure_plan::{Cut, assign, memory};
 use tenure_report::{ReportModel, html, text};
 
 use crate::args::{OrderChoice, PlanArgs};
 use crate::exit::{Exit, Failure};
 use crate::pipeline::{self, Model, config, options, since};
 use crate::ui::Ui;
-use crate::{files, ui};
+use crate::{files, search, ui};
 
 /// `plan --json`.
 #[derive(Serialize)]
@@ -30,6 +30,7 @@ struct Json<'a> {
     check: &'a CheckBlock,
     warnings: &'a [String],
     cut_by_clock: bool,
+    cancelled: bool,
     time_ms: Times,
 }
 
@@ -88,7 +89,7 @@ struct Outcome {
     summary: Summary,
     check: CheckBlock,
     warnings: Vec<String>,
-    cut_by_clock: bool,
+    cut: Option<Cut>,
     time: Times,
 }
 
@@ -118,13 +119,13 @@ pub fn run(args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
     let model = pipeline::read(&args.model.model)?;
     let read = since(start);
     let outcome = match model {
-        Model::Graph(graph) => of_graph(graph, args, read)?,
-        Model::Memory(text) => of_memory(&text, args, read)?,
+        Model::Graph(graph) => of_graph(graph, args, ui, read)?,
+        Model::Memory(text) => of_memory(&text, args, ui, read)?,
     };
     show(outcome, args, ui)
 }
 
-fn of_graph(graph: Graph, args: &PlanArgs, read_ms: f64) -> Result<Outcome, Failure> {
+fn of_graph(graph: Graph, args: &PlanArgs, ui: &Ui, read_ms: f64) -> Result<Outcome, Failure> {
     let options = options(&args.rules)?;
     let loaded = pipeline::load(graph, &args.model, read_ms)?;
     let path = args.model.model.display();
@@ -137,7 +138,9 @@ fn of_graph(graph: Graph, args: &PlanArgs, read_ms: f64) -> Result<Outcome, Fail
     let found = memory(&graph, &loaded.table, &options).map_err(bad)?;
     let lifetimes = since(start);
     let start = Instant::now();
-    let planned = assign(found, &options, &config(&args.search)).map_err(bad)?;
+    let config = config(&args.search);
+    let planned = search::watched(ui, |watch| assign(found, &options, &config, watch));
+    let planned = planned.map_err(bad)?;
     let solve = since(start);
     let start = Instant::now();
     let plan = planned.plan;
@@ -170,7 +173,7 @@ fn of_graph(graph: Graph, args: &PlanArgs, read_ms: f64) -> Result<Outcome, Fail
         check: block,
         source: Source::Graph(Box::new((graph, plan))),
         warnings: loaded.warnings,
-        cut_by_clock: planned.cut_by_clock,
+        cut: planned.cut,
         time: Times {
             read: loaded.time.0,
             shapes: loaded.time.1,
@@ -182,7 +185,7 @@ fn of_graph(graph: Graph, args: &PlanArgs, read_ms: f64) -> Result<Outcome, Fail
     })
 }
 
-fn of_memory(text: &[u8], args: &PlanArgs, read: f64) -> Result<Outcome, Failure> {
+fn of_memory(text: &[u8], args: &PlanArgs, ui: &Ui, read: f64) -> Result<Outcome, Failure> {
     let options = options(&args.rules)?;
     let path = args.model.model.display();
     let bad = |e: tenure_plan::PlanError| Failure::bad(format!("{path}: {e}"));
@@ -195,9 +198,9 @@ fn of_memory(text: &[u8], args: &PlanArgs, read: f64) -> Result<Outcome, Failure
         sha256: graph.sha256(),
     };
     let start = Instant::now();
-    let (mut file, cut_by_clock) = graph
-        .plan(identity, &options, &config(&args.search))
-        .map_err(bad)?;
+    let config = config(&args.search);
+    let planned = search::watched(ui, |watch| graph.plan(identity, &options, &config, watch));
+    let (mut file, cut) = planned.map_err(bad)?;
     let solve = since(start);
     let start = Instant::now();
     let accesses = pipeline::check_memory(&graph, &file).map_err(|violations| {
@@ -226,7 +229,7 @@ fn of_memory(text: &[u8], args: &PlanArgs, read: f64) -> Result<Outcome, Failure
         check: file.check.clone(),
         source: Source::File(Box::new(file)),
         warnings: Vec::new(),
-        cut_by_clock,
+        cut,
         time: Times {
             read,
             solve,
@@ -238,7 +241,7 @@ fn of_memory(text: &[u8], args: &PlanArgs, read: f64) -> Result<Outcome, Failure
 
 fn show(outcome: Outcome, args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
     let size: u64 = outcome.arenas.iter().map(|a| a.size).sum();
-    let cut_by_clock = outcome.cut_by_clock;
+    let cut = outcome.cut;
     let json = if args.json {
         let json = json(&outcome, args);
         Some(serde_json::to_string_pretty(&json).map_err(Failure::internal)?)
@@ -272,8 +275,8 @@ fn show(outcome: Outcome, args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
     }
     if let Some(json) = json {
         ui.data(json);
-    } else if cut_by_clock {
-        ui.say(ui::CUT);
+    } else if let Some(cut) = cut {
+        ui.say(ui::cut(cut));
     }
     match args.search.capacity {
         Some(capacity) if size > capacity => {
@@ -321,7 +324,8 @@ fn json<'a>(outcome: &'a Outcome, args: &PlanArgs) -> Json<'a> {
         dynamic_values: outcome.dynamic,
         check: &outcome.check,
         warnings: &outcome.warnings,
-        cut_by_clock: outcome.cut_by_clock,
+        cut_by_clock: outcome.cut == Some(Cut::Clock),
+        cancelled: outcome.cut == Some(Cut::Cancelled),
         time_ms: outcome.time,
     }
 }

@@ -6,14 +6,15 @@ use std::time::Instant;
 
 use serde::Serialize;
 use tenure_formats::csv::{self, Times};
+use tenure_plan::Cut;
 use tenure_report::svg::{self, PackedBuffer, Packing};
-use tenure_solve::{Buffer, Config, Fits, Instance, InstanceError, Solution, Span};
+use tenure_solve::{Buffer, Config, Fits, Instance, InstanceError, Solution, Span, solve_watched};
 
 use crate::args::SolveArgs;
 use crate::exit::{Exit, Failure};
 use crate::pipeline::{config, since};
 use crate::ui::Ui;
-use crate::{files, ui};
+use crate::{files, search, ui};
 
 /// `solve --json`.
 #[derive(Serialize)]
@@ -25,6 +26,7 @@ struct Summary {
     fits: bool,
     strategy: String,
     cut_by_clock: bool,
+    cancelled: bool,
     /// Ids of buffers that do not fit into the capacity on their own, when that is proven.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     conflict: Vec<String>,
@@ -55,7 +57,8 @@ pub fn run(args: &SolveArgs, ui: &Ui) -> Result<Exit, Failure> {
         capacity: args.search.capacity,
         ..config(&args.search)
     };
-    let solution = tenure_solve::solve(&instance, &config).map_err(Failure::internal)?;
+    let solution = search::watched(ui, |watch| solve_watched(&instance, &config, watch));
+    let solution = solution.map_err(Failure::internal)?;
     let time_ms = since(start);
     if let Some(out) = &args.output {
         let mut text = Vec::new();
@@ -81,6 +84,7 @@ pub fn run(args: &SolveArgs, ui: &Ui) -> Result<Exit, Failure> {
             fits,
             strategy: solution.strategy.to_string(),
             cut_by_clock: solution.cut_by_clock,
+            cancelled: solution.cancelled,
             conflict,
             time_ms,
         };
@@ -231,8 +235,6 @@ fn text(
             }
         });
     }
-    if solution.cut_by_clock {
-        lines.push(ui::CUT.to_owned());
-    }
+    lines.extend(Cut::of(solution).map(|cut| ui::cut(cut).to_owned()));
     lines
 }
