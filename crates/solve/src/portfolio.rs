@@ -7,8 +7,8 @@
 //! # Determinism
 //!
 //! Tasks count as if they ran one after another in the order of their list: each may use the steps
-//! that those before it left, and the earlier one wins a tie. What the steps would not have allowed
-//! is dropped.
+//! that those before it left, and the earlier one wins a tie. One that ran ahead with more steps
+//! than it had, and used them, is run again with those that it has.
 
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
@@ -98,7 +98,9 @@ pub fn solve_watched(
         watch,
         bounds,
         outside: 0,
-        steps_left: config.steps,
+        steps_left: config
+            .steps
+            .unwrap_or_else(|| Config::default_steps(instance.len())),
         best,
     };
     search.report();
@@ -278,19 +280,28 @@ impl Search<'_> {
             let limit = steps_left.load(Ordering::Relaxed);
             let mut budget = Budget::new(limit, stop).unless(unwanted);
             let ending = task(index, &mut budget);
-            (ending, budget.used())
+            (ending, limit, budget.used())
         };
-        in_order(self.config.threads, tasks, run, |index, (ending, used)| {
-            let affordable = used <= self.steps_left;
-            self.steps_left = self.steps_left.saturating_sub(used);
-            steps_left.store(self.steps_left, Ordering::Relaxed);
-            let enough = affordable && take(self, index, ending);
-            if enough || self.done() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        });
+        in_order(
+            self.config.threads,
+            tasks,
+            run,
+            |index, (ending, limit, used)| {
+                let ending = if used > self.steps_left && limit > self.steps_left {
+                    task(index, &mut Budget::new(self.steps_left, stop))
+                } else {
+                    ending
+                };
+                self.steps_left = self.steps_left.saturating_sub(used);
+                steps_left.store(self.steps_left, Ordering::Relaxed);
+                let enough = take(self, index, ending);
+                if enough || self.done() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            },
+        );
     }
 
     /// Works on the parts that are independent in time, each of them within its share of the steps:

@@ -75,9 +75,10 @@ pub struct Config {
     /// What to run.
     pub strategy: Strategy,
     /// Steps that the search may take, beyond the one pass that is always made; a step is a few
-    /// nanoseconds of one core. Single-pass strategies asked for by name have no such limit. With
-    /// `u64::MAX` and no time limit the search ends only when it has proven its best placement.
-    pub steps: u64,
+    /// nanoseconds of one core; `None` is what [`Config::default_steps`] says. Single-pass
+    /// strategies asked for by name have no such limit. With `u64::MAX` and no time limit the search
+    /// ends only when it has proven its best placement.
+    pub steps: Option<u64>,
     /// When to stop by the clock, counted from the call.
     pub time_limit: Option<Duration>,
     /// Threads to search with. They do not change the solution.
@@ -92,13 +93,22 @@ pub struct Config {
 }
 
 impl Config {
-    /// About half a second of one core.
-    pub const DEFAULT_STEPS: u64 = 100_000_000;
+    /// The steps that a search may take by default: about half a second of one core, and where
+    /// there are thousands of buffers a fifth of a millisecond for each, up to some ten
+    /// seconds, so that a dive gets to its end.
+    #[must_use]
+    pub fn default_steps(buffers: usize) -> u64 {
+        const BASE: u64 = 100_000_000;
+        const PER_BUFFER: u64 = 40_000;
+        const MOST: u64 = 2_000_000_000;
+        let buffers = u64::try_from(buffers).unwrap_or(u64::MAX);
+        buffers.saturating_mul(PER_BUFFER).clamp(BASE, MOST)
+    }
 
     /// The portfolio, limited by the clock and not by steps.
     pub fn with_time_limit(limit: Duration) -> Self {
         Config {
-            steps: u64::MAX,
+            steps: Some(u64::MAX),
             time_limit: Some(limit),
             ..Config::default()
         }
@@ -110,7 +120,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             strategy: Strategy::Auto,
-            steps: Config::DEFAULT_STEPS,
+            steps: None,
             time_limit: None,
             threads: NonZeroUsize::MIN,
             seed: 0,

@@ -56,7 +56,7 @@ impl Strategy {
         let core = Order::ALL.map(Strategy::Core).into_iter();
         let dives = Order::ALL.map(Strategy::Dive);
         // More orders of the core only when a whole dive has had its chance.
-        let (first, rest) = (core.clone().take(2), core.skip(2));
+        let (first, rest) = (core.clone().take(1), core.skip(1));
         first.chain(dives).chain(greedy).chain(rest)
     }
 }

@@ -193,7 +193,7 @@ fn small_instances_are_solved_to_the_optimum() {
         for strategy in Strategy::all() {
             let config = Config {
                 strategy,
-                steps: 10_000,
+                steps: Some(10_000),
                 ..Config::default()
             };
             let solution = solve(&instance, &config).unwrap();
@@ -228,7 +228,7 @@ fn every_strategy_is_valid_on_larger_instances() {
         for strategy in Strategy::all() {
             let config = Config {
                 strategy,
-                steps: 100_000,
+                steps: Some(100_000),
                 ..Config::default()
             };
             check(&instance, &solve(&instance, &config).unwrap());
@@ -261,7 +261,7 @@ fn the_largest_sums_do_not_overflow() {
         for strategy in Strategy::all() {
             let config = Config {
                 strategy,
-                steps: 100_000,
+                steps: Some(100_000),
                 ..Config::default()
             };
             check(&instance, &solve(&instance, &config).unwrap());
@@ -287,7 +287,7 @@ fn threads_do_not_change_the_solution() {
             solve(
                 &instance,
                 &Config {
-                    steps,
+                    steps: Some(steps),
                     threads,
                     ..Config::default()
                 },

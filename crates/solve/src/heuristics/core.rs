@@ -13,7 +13,10 @@ use crate::instance::Instance;
 
 /// A section is heavy when its load is above this share of the target, in percent; tried in turn
 /// until the others fit in.
-const SHARES: [u64; 3] = [90, 65, 50];
+const SHARES: [u64; 4] = [97, 90, 65, 50];
+
+/// Larger cores are not tried: a dive on all buffers costs little more.
+const MAX_CORE: usize = 100_000;
 
 /// Returns the best placement over all shares, or `None` when none is below `target.give_up`.
 pub(crate) fn place(
@@ -36,34 +39,49 @@ pub(crate) fn place(
         if core.is_empty() || core.len() == last_core {
             continue;
         }
+        if core.len() > MAX_CORE {
+            break;
+        }
         last_core = core.len();
         let give_up = best.as_ref().map_or(target.give_up, |(height, _)| *height);
         let target = Target { give_up, ..target };
         match around_core(instance, &core, order, target, budget) {
-            Ok(Some((height, offsets))) if height < give_up => best = Some((height, offsets)),
-            Ok(_) => {}
+            Ok(Some(Placement { core, all, offsets })) => {
+                if all < give_up {
+                    best = Some((all, offsets));
+                }
+                // A larger core helps where the others did not fit in, and hardly ever where the
+                // core itself is what is high.
+                if all == core {
+                    break;
+                }
+            }
+            Ok(None) => break,
             // What was found within the limits counts.
             Err(Exhausted) if best.is_some() => break,
             Err(Exhausted) => return Err(Exhausted),
-        }
-        if best
-            .as_ref()
-            .is_some_and(|(height, _)| *height <= target.height)
-        {
-            break;
         }
     }
     Ok(best.map(|(_, offsets)| offsets))
 }
 
-/// Dives on the core and fills in the others; the height and the offsets.
+/// What came of one share.
+struct Placement {
+    /// Height of the core alone.
+    core: u64,
+    /// Height with the others.
+    all: u64,
+    offsets: Vec<u64>,
+}
+
+/// Dives on the core and fills in the others.
 fn around_core(
     instance: &Instance,
     core: &[usize],
     order: Order,
     target: Target,
     budget: &mut Budget<'_>,
-) -> Result<Option<(u64, Vec<u64>)>, Exhausted> {
+) -> Result<Option<Placement>, Exhausted> {
     let inner = instance.part(core);
     budget.spend(16 * core.len() as u64)?;
     let dive = Dive::new(&inner, &bounds::section_loads(&inner));
@@ -71,6 +89,7 @@ fn around_core(
     let Some(placed_core) = dive.run(&ranked, target, budget)? else {
         return Ok(None);
     };
+    let core_height = inner.height_of(&placed_core);
     let buffers = instance.buffers().iter();
     let mut placed: Vec<bool> = buffers.map(|buffer| buffer.offset.is_some()).collect();
     let mut offsets: Vec<u64> = instance
@@ -83,7 +102,11 @@ fn around_core(
         offsets[buffer] = offset;
     }
     fill::place(instance, &placed, &mut offsets, budget)?;
-    Ok(Some((instance.height_of(&offsets), offsets)))
+    Ok(Some(Placement {
+        core: core_height,
+        all: instance.height_of(&offsets),
+        offsets,
+    }))
 }
 
 /// The buffers that are alive in a section whose load is `chosen`, and all that are fixed.
