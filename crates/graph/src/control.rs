@@ -237,13 +237,17 @@ impl ScanLayout {
     }
 }
 
-/// Which input of the owner a body's input node stands for.
-pub(crate) fn input_index(graph: &Graph, data: NodeId, position: usize) -> usize {
+/// Which input of the owner a body's input node stands for: its `parent_index`, or else
+/// `position`.
+#[must_use]
+pub fn input_index(graph: &Graph, data: NodeId, position: usize) -> usize {
     index_attr(graph.nodes[data].attrs.int("parent_index"), position)
 }
 
-/// Which output of the owner result `position` becomes.
-pub(crate) fn result_index(graph: &Graph, output: Option<NodeId>, position: usize) -> usize {
+/// Which output of the owner result `position` of the node `output` becomes: the `parent_index` of
+/// that input, or else `position`.
+#[must_use]
+pub fn result_index(graph: &Graph, output: Option<NodeId>, position: usize) -> usize {
     let attr = output
         .and_then(|o| graph.nodes[o].input_attrs.get(position))
         .and_then(|a| a.int("parent_index"));

@@ -31,12 +31,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use rustc_hash::{FxHashMap, FxHashSet};
+mod editor;
+
+pub use editor::Editor;
+
 use std::fmt;
 use std::sync::Arc;
 
 use crate::verify::Broken;
-use crate::{Attr, Graph, NodeId, StreamId, SubgraphId, ValueId, canonical, verify};
+use crate::{Attr, Attrs, DType, Graph, NodeId, OutputHints, Shape, StreamId, SubgraphId, ValueId};
 
 /// One change. Ids are those of the graph that the patch is for.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +55,14 @@ pub enum Edit {
         op: Arc<str>,
         /// Name of the new node; its output is called `NAME:0`.
         name: String,
+    },
+    /// A new node, wherever it is needed. Who is to read its outputs is told by
+    /// [`Edit::Redirect`]: [`Editor::apply`] gives the node's id.
+    Add {
+        /// What is added.
+        node: Box<NewNode>,
+        /// Where it stands.
+        spot: Spot,
     },
     /// A node is taken out: whoever reads its output `i` reads its input `i` instead, and whoever
     /// had to wait for the node waits for what it waited for.
@@ -82,6 +93,17 @@ pub enum Edit {
         /// The value; `None` removes it.
         value: Option<Attr>,
     },
+    /// An attribute of one input or output of a node is set, or removed.
+    SetSlotAttr {
+        /// The node.
+        node: NodeId,
+        /// Which of its inputs or outputs.
+        slot: Slot,
+        /// Name of the attribute.
+        attr: Arc<str>,
+        /// The value; `None` removes it.
+        value: Option<Attr>,
+    },
     /// A node reads another value.
     Redirect {
         /// The reader.
@@ -91,6 +113,65 @@ pub enum Edit {
         /// What it reads from now on.
         value: ValueId,
     },
+}
+
+/// An input or output slot of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Slot {
+    /// Input number.
+    In(u32),
+    /// Output number.
+    Out(u32),
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Slot::In(i) => write!(f, "input {i}"),
+            Slot::Out(o) => write!(f, "output {o}"),
+        }
+    }
+}
+
+/// Where a new node stands in its subgraph's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spot {
+    /// Right before a node.
+    Before(NodeId),
+    /// Right behind a node.
+    After(NodeId),
+    /// Before all others of a subgraph.
+    First(SubgraphId),
+}
+
+/// A node that [`Edit::Add`] adds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewNode {
+    /// Name; a number is added where the subgraph has one of that name already.
+    pub name: String,
+    /// Type.
+    pub op: Arc<str>,
+    /// What it reads.
+    pub inputs: Vec<ValueId>,
+    /// Its outputs, called `NAME:0` and so on.
+    pub outputs: Vec<NewOutput>,
+    /// Attributes.
+    pub attrs: Attrs,
+    /// Nodes that it waits for.
+    pub control: Vec<NodeId>,
+    /// The stream that it runs on; stream 0 if none is given.
+    pub stream: Option<StreamId>,
+}
+
+/// An output of a [`NewNode`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewOutput {
+    /// Type of its elements.
+    pub dtype: DType,
+    /// Its dimensions.
+    pub shape: Option<Shape>,
+    /// What is said of its memory.
+    pub hints: Option<Box<OutputHints>>,
 }
 
 /// Edits to be applied together.
@@ -141,6 +222,12 @@ pub enum Unfit {
     /// The graph has no such value, or an edit before this one took it out.
     #[error("there is no such value")]
     NoValue,
+    /// The node has no such output, or it is left out.
+    #[error("there is no such output")]
+    NoOutput,
+    /// The graph has no such subgraph.
+    #[error("there is no such subgraph")]
+    NoSubgraph,
     /// There is no such control edge.
     #[error("there is no such control edge")]
     NoControl,
@@ -195,28 +282,11 @@ impl Patch {
     /// The first edit that does not fit, or the rules that the result would break; `graph` is as
     /// it was in any case.
     pub fn apply(&self, graph: &Graph) -> Result<(Graph, Log), PatchError> {
-        let mut work = Work {
-            graph: graph.clone(),
-            before: FxHashMap::default(),
-            removed: FxHashSet::default(),
-            instead: FxHashMap::default(),
-        };
-        let mut log = Log::default();
+        let mut editor = Editor::new(graph);
         for (edit, reason) in &self.edits {
-            let words = Words(graph, edit).to_string();
-            match work.edit(edit) {
-                Ok(()) => log.lines.push(format!("{words}: {reason}")),
-                Err(problem) => {
-                    return Err(PatchError::Unfit {
-                        edit: words,
-                        problem,
-                    });
-                }
-            }
+            editor.apply(edit, reason)?;
         }
-        let edited = work.finish();
-        verify(&edited).map_err(PatchError::Broken)?;
-        Ok((edited, log))
+        editor.finish()
     }
 }
 
@@ -238,6 +308,16 @@ impl fmt::Display for Words<'_> {
             } => {
                 let reader = label(*reader);
                 write!(f, "insert {op} {name:?} before input {input} of {reader}")
+            }
+            Edit::Add { node, .. } => write!(f, "add {} {:?}", node.op, node.name),
+            Edit::SetSlotAttr {
+                node,
+                slot,
+                attr,
+                value,
+            } => {
+                let verb = if value.is_some() { "set" } else { "remove" };
+                write!(f, "{verb} {attr:?} of {slot} of {}", label(*node))
             }
             Edit::Bypass { node } => write!(f, "take out {}", label(*node)),
             Edit::AddControl { before, after } => {
@@ -264,206 +344,6 @@ impl fmt::Display for Words<'_> {
                 write!(f, "let input {input} of {} read {value}", label(*reader))
             }
         }
-    }
-}
-
-/// A graph in the middle of its edits. Lists of nodes are rebuilt at the end, once.
-struct Work {
-    graph: Graph,
-    /// New nodes by the node that they stand right before.
-    before: FxHashMap<NodeId, Vec<NodeId>>,
-    removed: FxHashSet<NodeId>,
-    /// What stands for the outputs of removed nodes; never in a circle.
-    instead: FxHashMap<ValueId, ValueId>,
-}
-
-impl Work {
-    fn has(&self, node: NodeId) -> Result<NodeId, Unfit> {
-        if self.graph.nodes.is_valid(node) && !self.removed.contains(&node) {
-            Ok(node)
-        } else {
-            Err(Unfit::NoNode)
-        }
-    }
-
-    fn slot(&mut self, reader: NodeId, input: u32) -> Result<&mut ValueId, Unfit> {
-        self.has(reader)?;
-        let slot = self.graph.nodes[reader].inputs.get_mut(input as usize);
-        slot.and_then(Option::as_mut).ok_or(Unfit::NoInput)
-    }
-
-    fn edit(&mut self, edit: &Edit) -> Result<(), Unfit> {
-        match edit {
-            Edit::Insert {
-                reader,
-                input,
-                op,
-                name,
-            } => {
-                let value = *self.slot(*reader, *input)?;
-                let producer = self.graph.values[value].producer;
-                let (dtype, shape) = {
-                    let value = &self.graph.values[value];
-                    (value.dtype, value.shape.clone())
-                };
-                let subgraph = self.graph.nodes[*reader].subgraph;
-                let node = self.graph.add_node(subgraph, name.clone(), Arc::clone(op));
-                // It stands elsewhere than at the end: see `finish`.
-                self.graph.subgraphs[subgraph].nodes.pop();
-                self.before.entry(*reader).or_default().push(node);
-                let nodes = &mut self.graph.nodes;
-                let stream = nodes[*reader].stream.or(nodes[producer].stream);
-                nodes[node].stream = stream.or(Some(StreamId::from_u32(0)));
-                nodes[node].inputs.push(Some(value));
-                let output = self
-                    .graph
-                    .add_output(node, format!("{name}:0"), dtype, shape);
-                *self.slot(*reader, *input)? = output;
-            }
-            Edit::Bypass { node } => self.bypass(self.has(*node)?)?,
-            Edit::AddControl { before, after } => {
-                let (before, after) = (self.has(*before)?, self.has(*after)?);
-                let control = &mut self.graph.nodes[after].control;
-                if !control.contains(&before) {
-                    control.push(before);
-                }
-            }
-            Edit::RemoveControl { before, after } => {
-                let after = self.has(*after)?;
-                let control = &mut self.graph.nodes[after].control;
-                let at = control.iter().position(|n| n == before);
-                control.remove(at.ok_or(Unfit::NoControl)?);
-            }
-            Edit::SetAttr { node, attr, value } => {
-                let node = self.has(*node)?;
-                let attrs = &mut self.graph.nodes[node].attrs;
-                match value {
-                    Some(value) => attrs.set(Arc::clone(attr), value.clone()),
-                    None => drop(attrs.remove(attr)),
-                }
-            }
-            Edit::Redirect {
-                reader,
-                input,
-                value,
-            } => {
-                let values = &self.graph.values;
-                if !values.is_valid(*value) || self.has(values[*value].producer).is_err() {
-                    return Err(Unfit::NoValue);
-                }
-                *self.slot(*reader, *input)? = *value;
-            }
-        }
-        Ok(())
-    }
-
-    fn bypass(&mut self, node: NodeId) -> Result<(), Unfit> {
-        let removed = &self.graph.nodes[node];
-        if !removed.bodies.is_empty() {
-            return Err(Unfit::HasBodies);
-        }
-        let ways: Option<Vec<(ValueId, ValueId)>> = (removed.outputs.iter().enumerate())
-            .filter_map(|(i, output)| output.map(|output| (i, output)))
-            .map(|(i, output)| Some((output, removed.input(i)?)))
-            .collect();
-        for (output, input) in ways.ok_or(Unfit::NoWayThrough)? {
-            let mut source = input;
-            while let Some(&further) = self.instead.get(&source) {
-                source = further;
-            }
-            if source == output {
-                return Err(Unfit::NoWayThrough);
-            }
-            self.instead.insert(output, input);
-        }
-        self.removed.insert(node);
-        Ok(())
-    }
-
-    fn finish(mut self) -> Graph {
-        let subgraphs: Vec<_> = self.graph.subgraphs.keys().collect();
-        for id in subgraphs {
-            let old = std::mem::take(&mut self.graph.subgraphs[id].nodes);
-            let mut new = Vec::with_capacity(old.len());
-            for node in old {
-                new.extend(self.before.remove(&node).unwrap_or_default());
-                if !self.removed.contains(&node) {
-                    new.push(node);
-                }
-            }
-            self.graph.subgraphs[id].nodes = new;
-            let removed = &self.removed;
-            let subgraph = &mut self.graph.subgraphs[id];
-            subgraph.inputs.retain(|n| !removed.contains(n));
-            subgraph.output = subgraph.output.filter(|n| !removed.contains(n));
-        }
-        if !self.removed.is_empty() {
-            self.reconnect();
-        }
-        canonical(&self.graph)
-    }
-
-    /// Lets all nodes read and wait past the removed ones.
-    fn reconnect(&mut self) {
-        let order: Vec<NodeId> = crate::identity::walk(&self.graph)
-            .flat_map(|s| self.graph.subgraphs[s].nodes.clone())
-            .collect();
-        // Whoever reads past a removed node waits for what that node waited for, or lets the node
-        // wait that stands around the reader in the same subgraph.
-        let mut waits: FxHashMap<NodeId, Vec<NodeId>> = FxHashMap::default();
-        for &id in &order {
-            for i in 0..self.graph.nodes[id].inputs.len() {
-                let mut input = self.graph.nodes[id].inputs[i];
-                while let Some((from, &instead)) =
-                    input.and_then(|v| Some((v, self.instead.get(&v)?)))
-                {
-                    let removed = &self.graph.nodes[self.graph.values[from].producer];
-                    if let Some(waiter) = self.around(id, removed.subgraph) {
-                        waits.entry(waiter).or_default().extend(&removed.control);
-                    }
-                    input = Some(instead);
-                }
-                self.graph.nodes[id].inputs[i] = input;
-            }
-        }
-        for id in order {
-            let old = &self.graph.nodes[id].control;
-            let more = waits.remove(&id).unwrap_or_default();
-            if !more.is_empty() || old.iter().any(|n| self.removed.contains(n)) {
-                let control = self.past_removed(old.iter().copied().chain(more).collect());
-                self.graph.nodes[id].control = control.into();
-            }
-        }
-    }
-
-    /// The node of `subgraph` that is `node` or runs it.
-    fn around(&self, mut node: NodeId, subgraph: SubgraphId) -> Option<NodeId> {
-        while self.graph.nodes[node].subgraph != subgraph {
-            node = self.graph.subgraphs[self.graph.nodes[node].subgraph].owner?;
-        }
-        Some(node)
-    }
-
-    /// The given nodes, with what a removed one needed of the same subgraph in its place.
-    fn past_removed(&self, mut stack: Vec<NodeId>) -> Vec<NodeId> {
-        let nodes = &self.graph.nodes;
-        stack.reverse();
-        let mut control = Vec::new();
-        let mut seen = FxHashSet::default();
-        while let Some(node) = stack.pop() {
-            if !seen.insert(node) {
-                continue;
-            }
-            if self.removed.contains(&node) {
-                let read = nodes[node].inputs.iter().flatten();
-                let made_by = read.map(|&v| self.graph.values[v].producer);
-                stack.extend(made_by.filter(|&n| nodes[n].subgraph == nodes[node].subgraph));
-                stack.extend(&nodes[node].control);
-            } else {
-                control.push(node);
-            }
-        }
-        control
     }
 }
 

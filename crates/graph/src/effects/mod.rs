@@ -30,8 +30,10 @@ mod expr;
 mod row;
 #[cfg(test)]
 mod tests;
+mod traits;
 
 pub use row::TableError;
+pub use traits::{Trait, Traits};
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -234,6 +236,21 @@ impl OpTable {
     pub fn class(&self, graph: &Graph, node: NodeId) -> OpClass {
         let node = &graph.nodes[node];
         self.class_of(node, self.row(node))
+    }
+
+    /// What else is known of a node's operator.
+    #[must_use]
+    pub fn traits(&self, graph: &Graph, node: NodeId) -> Traits {
+        let row = self.row(&graph.nodes[node]);
+        row.map(|row| row.traits).unwrap_or_default()
+    }
+
+    /// Whether a reference that the model's file states for this node is a view: another shape or
+    /// name of the input, and nothing is written.
+    #[must_use]
+    pub fn ref_is_view(&self, graph: &Graph, node: NodeId) -> bool {
+        self.row(&graph.nodes[node])
+            .is_some_and(|row| row.ref_is_view)
     }
 
     /// What a node does to memory.

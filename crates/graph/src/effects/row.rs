@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use toml::{Spanned, Table};
 
-use super::OpClass;
 use super::expr::{Condition, Expr};
+use super::{OpClass, Trait, Traits};
 use crate::ir::domain_key;
 
 /// What is wrong with a table of operators.
@@ -49,6 +49,7 @@ pub(super) struct Row {
     pub(super) input_align: Alignment,
     pub(super) output_align: Alignment,
     pub(super) ref_is_view: bool,
+    pub(super) traits: Traits,
 }
 
 /// Whether a node is pure: when all conditions hold, unless never.
@@ -186,6 +187,8 @@ struct RowText {
     output_align: Option<AlignText>,
     #[serde(default)]
     ref_is_view: bool,
+    #[serde(default)]
+    traits: Vec<Trait>,
 }
 
 const fn compute() -> OpClass {
@@ -303,6 +306,7 @@ impl RowText {
             input_align: align(self.input_align, "input_align")?,
             output_align: align(self.output_align, "output_align")?,
             ref_is_view: self.ref_is_view,
+            traits: self.traits.into_iter().collect(),
         })
     }
 }

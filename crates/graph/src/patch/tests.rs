@@ -1,7 +1,7 @@
 use super::*;
 use crate::arbitrary_graph::{Size, any};
 use crate::text::{parse, print};
-use crate::{OUTPUT_OP, identity};
+use crate::{OUTPUT_OP, canonical, identity, verify};
 
 /// Makes edits of a graph.
 type Edits<'a> = dyn Fn(&Graph) -> Vec<Edit> + 'a;
@@ -270,4 +270,63 @@ fn random_edits_give_a_valid_graph_or_an_error() {
         Ok(())
     })
     .budget_ms(500);
+}
+
+/// An editor at work on the graph above.
+fn new_copy(of: ValueId, reader: NodeId, graph: &Graph, name: &str) -> Edit {
+    let value = &graph.values[of];
+    let node = NewNode {
+        name: name.to_owned(),
+        op: "Identity".into(),
+        inputs: vec![of],
+        outputs: vec![NewOutput {
+            dtype: value.dtype,
+            shape: value.shape.clone(),
+            hints: None,
+        }],
+        ..NewNode::default()
+    };
+    Edit::Add {
+        node: Box::new(node),
+        spot: Spot::Before(reader),
+    }
+}
+
+#[test]
+fn an_editor_sees_its_own_edits_and_sorts_at_the_end() {
+    let graph = parse(GRAPH).unwrap();
+    let mut editor = Editor::new(&graph);
+    let (a, i) = (node(&graph, "a"), node(&graph, "i"));
+    let x = graph.nodes[a].input(0).unwrap();
+    let copies = [a, a].map(|reader| {
+        let edit = new_copy(x, reader, editor.graph(), "j");
+        editor.apply(&edit, "test").unwrap().unwrap()
+    });
+    // `j` is taken, and so is the first number after the first copy.
+    let names = copies.map(|c| editor.graph().nodes[c].name.clone());
+    assert_eq!(names, ["j_1", "j_2"]);
+    let value = editor.graph().nodes[copies[1]].output(0).unwrap();
+    let redirect = Edit::Redirect {
+        reader: a,
+        input: 0,
+        value,
+    };
+    editor.apply(&redirect, "test").unwrap();
+    assert_eq!(editor.graph().nodes[a].input(0), Some(value));
+    let control = Edit::AddControl {
+        before: i,
+        after: copies[0],
+    };
+    editor.apply(&control, "test").unwrap();
+    let bad = Edit::RemoveControl {
+        before: a,
+        after: i,
+    };
+    editor.apply(&bad, "test").unwrap();
+    let (edited, log) = editor.finish().unwrap();
+    assert_eq!(log.lines.len(), 5);
+    let order = &edited.subgraphs[edited.root].nodes;
+    let place = |name| order.iter().position(|&n| edited.nodes[n].name == name);
+    assert!(place("i") < place("j_1") && place("j_2") < place("a"));
+    assert!(place("a") < place("b"), "{}", print(&edited));
 }

@@ -1,0 +1,384 @@
+//! What control flow lets meet in one memory: the results of branches, the states of loops, the
+//! inputs of merges.
+//!
+//! All branches of a node write the same result, so a branch that merely hands on what it was given
+//! would make the memory of two different values one. A loop keeps each state in one memory, so the
+//! new state may be written there only when nobody still reads the old one. A copy before the
+//! results parts them; where states change places, another copy takes the old ones out first.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tenure_graph::control::result_index;
+use tenure_graph::effects::{OpClass, OpTable, Trait};
+use tenure_graph::patch::Log;
+use tenure_graph::{Graph, NodeId, SubgraphId, ValueId};
+
+use crate::Guarded;
+use crate::error::GuardError;
+use crate::finding::{Finding, Kind};
+use crate::storage::{Anchor, Classes, SOURCE_VARIABLE, in_order, is_condition, outer_input};
+use crate::work::Work;
+
+const STAGE: &str = "control-flow";
+
+/// Frees the given subgraphs, and everything below them, of what their control flow lets meet.
+///
+/// # Errors
+/// Where the graph contradicts itself.
+pub fn isolate(graph: &Graph, table: &OpTable, tops: &[SubgraphId]) -> Result<Guarded, GuardError> {
+    let mut pass = Pass {
+        graph,
+        work: Work::new(graph, table),
+        findings: Vec::new(),
+    };
+    for &top in tops {
+        for node in in_order(graph, top) {
+            match table.class(graph, node) {
+                OpClass::Branch => {
+                    for body in &graph.nodes[node].bodies {
+                        pass.branch(body.graph)?;
+                    }
+                }
+                OpClass::While => {
+                    let bodies = graph.nodes[node].bodies.iter();
+                    for body in bodies.filter(|b| !is_condition(graph, table, b.graph)) {
+                        pass.loop_body(body.graph)?;
+                    }
+                }
+                _ if table.traits(graph, node).has(Trait::Merges) => pass.merge(node, top)?,
+                _ => {}
+            }
+        }
+    }
+    let (graph, log) = if pass.work.is_untouched() {
+        (graph.clone(), Log::default())
+    } else {
+        pass.work.finish()?
+    };
+    Ok(Guarded {
+        graph,
+        log,
+        findings: pass.findings,
+    })
+}
+
+struct Pass<'a> {
+    graph: &'a Graph,
+    work: Work<'a>,
+    findings: Vec<Finding>,
+}
+
+/// A result of a loop's body.
+struct NewState {
+    /// Which input of the body's output node.
+    input: u32,
+    /// Which state it becomes.
+    state: u32,
+    value: ValueId,
+    class: usize,
+}
+
+impl Pass<'_> {
+    /// Copies the results of a branch that it was merely given, and all but one of those that are
+    /// one memory.
+    fn branch(&mut self, body: SubgraphId) -> Result<(), GuardError> {
+        let graph = self.graph;
+        let Some(output) = graph.subgraphs[body].output else {
+            return Ok(());
+        };
+        let classes = Classes::build(graph, self.work.table, body)?;
+        let mut given: FxHashMap<usize, bool> = FxHashMap::default();
+        let mut seen: FxHashMap<usize, u32> = FxHashMap::default();
+        let mut copied = Vec::new();
+        for (i, input) in (0u32..).zip(&graph.nodes[output].inputs) {
+            let class = input.and_then(|_| classes.class_of(Anchor::input(output, i)));
+            let Some(class) = class else { continue };
+            let given = *given
+                .entry(class)
+                .or_insert_with(|| self.has_source(&classes, class, body));
+            if given {
+                let harm = "the branch gives back memory that it was given, and all branches \
+                            write the same result";
+                self.note(
+                    Kind::BranchMapping,
+                    "branch-returns-input",
+                    (output, i),
+                    harm,
+                );
+                copied.push(i);
+            } else if let Some(first) = seen.insert(class, i) {
+                seen.insert(class, first);
+                let harm = "the branch gives back one memory as two results";
+                self.note(
+                    Kind::BranchMapping,
+                    "branch-returns-twice",
+                    (output, i),
+                    harm,
+                );
+                copied.push(i);
+            }
+        }
+        if copied.is_empty() {
+            return Ok(());
+        }
+        let name = format!("{}_results_MemLayoutConflict", graph.subgraphs[body].name);
+        let reason = "results that a branch was given, or gives twice, are copied";
+        self.work.copy_before(output, &copied, &name, reason)?;
+        Ok(())
+    }
+
+    fn note(&mut self, kind: Kind, rule: &'static str, (node, i): (NodeId, u32), harm: &str) {
+        let at = Anchor::input(node, i);
+        self.findings.push(Finding {
+            kind,
+            stage: STAGE,
+            rule,
+            at: at.label(self.graph),
+            with: String::new(),
+            harm: harm.to_owned(),
+            repair: "copied".to_owned(),
+            bytes: self.work.bytes(at),
+        });
+    }
+
+    /// Whether a class of a body holds what the body was given: an input, a constant, a variable.
+    fn has_source(&self, classes: &Classes, class: usize, body: SubgraphId) -> bool {
+        let (graph, table) = (self.graph, self.work.table);
+        let members = classes.lists[class].iter().map(|&m| classes.anchors[m]);
+        members.filter(|m| m.is_output()).any(|member| {
+            let node = &graph.nodes[member.node];
+            let is_given = match table.class(graph, member.node) {
+                OpClass::Input => node.subgraph == body,
+                OpClass::Constant | OpClass::Variable => true,
+                _ => false,
+            };
+            let hints = member
+                .value(graph)
+                .and_then(|v| graph.values[v].hints.as_ref());
+            let named = hints.is_some_and(|h| h.attrs.get(SOURCE_VARIABLE).is_some());
+            is_given || named || node.attrs.get(SOURCE_VARIABLE).is_some()
+        })
+    }
+
+    /// Copies new states that cannot be written where the old ones lie.
+    fn loop_body(&mut self, body: SubgraphId) -> Result<(), GuardError> {
+        let (graph, table) = (self.graph, self.work.table);
+        let Some(output) = graph.subgraphs[body].output else {
+            return Ok(());
+        };
+        let classes = Classes::build(graph, table, body)?;
+        // The class that each state has when the body begins.
+        let mut old: FxHashMap<u32, usize> = FxHashMap::default();
+        let mut state_of: FxHashMap<usize, u32> = FxHashMap::default();
+        for &data in &graph.subgraphs[body].inputs {
+            let state = outer_input(graph, table, data);
+            let class = classes.class_of(Anchor::output(data, 0));
+            if let (Some((_, state)), Some(class)) = (state, class) {
+                old.insert(state, class);
+                state_of.entry(class).or_insert(state);
+            }
+        }
+        let mut new: Vec<NewState> = Vec::new();
+        for (i, value) in (0u32..).zip(&graph.nodes[output].inputs) {
+            let state = result_index(graph, Some(output), i as usize);
+            let class = classes.class_of(Anchor::input(output, i));
+            if let (Some(value), Some(class), Ok(state)) = (*value, class, u32::try_from(state)) {
+                new.push(NewState {
+                    input: i,
+                    state,
+                    value,
+                    class,
+                });
+            }
+        }
+        let kept: FxHashSet<u32> = (new.iter())
+            .filter(|n| old.get(&n.state) == Some(&n.class))
+            .map(|n| n.state)
+            .collect();
+        let mut seen: FxHashSet<usize> = FxHashSet::default();
+        let mut copied: Vec<&NewState> = Vec::new();
+        let mut moved: Vec<&NewState> = Vec::new();
+        for state in new.iter().filter(|n| !kept.contains(&n.state)) {
+            let from = state_of.get(&state.class);
+            let harm = if let Some(from) = from {
+                if !kept.contains(from) {
+                    moved.push(state);
+                }
+                "another state's memory would become this state's"
+            } else if self.has_source(&classes, state.class, body) {
+                "a constant or variable would be the state's memory"
+            } else if !seen.insert(state.class) {
+                "one memory would be two states"
+            } else if self.is_read_too_late(&classes, body, old.get(&state.state), state.class) {
+                "the new state is written while the old one is still read"
+            } else {
+                continue;
+            };
+            copied.push(state);
+            let at = (output, state.input);
+            self.note(Kind::SubgraphIsolation, "loop-state-overwritten", at, harm);
+        }
+        if copied.is_empty() {
+            return Ok(());
+        }
+        let name = &graph.subgraphs[body].name;
+        let inputs: Vec<u32> = copied.iter().map(|n| n.input).collect();
+        let reason = "new states are written when the old ones are read";
+        let copy_name = format!("{name}_output_MemLayoutConflict");
+        let copy = self.work.copy_before(output, &inputs, &copy_name, reason)?;
+        let copied_states: Vec<u32> = copied.iter().map(|n| n.state).collect();
+        for class in copied_states.iter().filter_map(|s| old.get(s)) {
+            for reader in self.readers(&classes, *class, body) {
+                if reader != output {
+                    self.work.order(reader, copy, "it reads the old state")?;
+                }
+            }
+        }
+        if !moved.is_empty() {
+            let place = |n: &NewState| inputs.iter().position(|&i| i == n.input);
+            let mut outputs: Vec<(ValueId, Vec<(NodeId, u32)>)> = Vec::new();
+            for state in &moved {
+                let Some(Ok(slot)) = place(state).map(u32::try_from) else {
+                    continue;
+                };
+                match outputs.iter_mut().find(|(value, _)| *value == state.value) {
+                    Some((_, readers)) => readers.push((copy, slot)),
+                    None => outputs.push((state.value, vec![(copy, slot)])),
+                }
+            }
+            let name = format!("{name}_input_MemLayoutConflict");
+            let reason = "states that change places are taken out before they are written";
+            self.work.copy_behind(&outputs, &name, reason)?;
+        }
+        Ok(())
+    }
+
+    /// Nodes of `body` that read a class, or run what reads it.
+    fn readers(&self, classes: &Classes, class: usize, body: SubgraphId) -> Vec<NodeId> {
+        let graph = self.graph;
+        let members = classes.lists[class].iter().map(|&m| classes.anchors[m]);
+        let readers = members.filter(|m| !m.is_output() && m.value(graph).is_some());
+        let mut readers: Vec<NodeId> = readers
+            .filter_map(|m| around(graph, m.node, body))
+            .collect();
+        readers.sort_unstable();
+        readers.dedup();
+        readers
+    }
+
+    /// Whether some reader of the old state is not certain to have ended when the first node that
+    /// writes the new one starts.
+    fn is_read_too_late(
+        &self,
+        classes: &Classes,
+        body: SubgraphId,
+        old: Option<&usize>,
+        new: usize,
+    ) -> bool {
+        let graph = self.graph;
+        let Some(&old) = old else { return false };
+        let readers = self.readers(classes, old, body);
+        if readers.is_empty() {
+            return false;
+        }
+        let members = classes.lists[new].iter().map(|&m| classes.anchors[m]);
+        let writers = members.filter(|m| m.is_output());
+        let writers = writers.filter_map(|m| around(graph, m.node, body));
+        let Some(writer) = writers.min_by_key(|&n| self.work.position(n)) else {
+            return true;
+        };
+        let first = readers.iter().map(|&n| self.work.position(n)).min();
+        let before = self.before(writer, first.unwrap_or(0));
+        readers.iter().any(|reader| !before.contains(reader))
+    }
+
+    /// Nodes of the same subgraph that have certainly ended when a node starts; those that stand
+    /// before place `from` are left out.
+    fn before(&self, node: NodeId, from: u32) -> FxHashSet<NodeId> {
+        let graph = self.graph;
+        let subgraph = graph.nodes[node].subgraph;
+        let mut before = FxHashSet::default();
+        let mut stack = vec![node];
+        while let Some(node) = stack.pop() {
+            let read = graph.nodes[node].inputs.iter().flatten();
+            let producers = read.map(|&v| graph.values[v].producer);
+            for n in producers.chain(graph.nodes[node].control.iter().copied()) {
+                let here = graph.nodes[n].subgraph == subgraph;
+                if here && self.work.position(n) >= from && before.insert(n) {
+                    stack.push(n);
+                }
+            }
+        }
+        before
+    }
+
+    /// Copies inputs of a merge that come from a constant, a variable or the caller's input:
+    /// whoever writes the merged memory may not write there.
+    fn merge(&mut self, node: NodeId, top: SubgraphId) -> Result<(), GuardError> {
+        let graph = self.graph;
+        let inputs = (0u32..).zip(&graph.nodes[node].inputs);
+        let connected: Vec<(u32, ValueId)> = inputs.filter_map(|(i, v)| Some((i, (*v)?))).collect();
+        if connected.len() < 2 {
+            return Ok(());
+        }
+        for (i, value) in connected {
+            let origin = self.origin(value).node;
+            let is_source = match self.work.table.class(graph, origin) {
+                OpClass::Constant | OpClass::Variable => true,
+                OpClass::Input => graph.nodes[origin].subgraph == top,
+                _ => false,
+            };
+            if is_source && !self.work.is_copied_before(node, i) {
+                let harm = "whoever writes the merged memory would write a constant, a variable \
+                            or the caller's input";
+                self.note(Kind::BranchMapping, "merge-of-source", (node, i), harm);
+                let name = format!("{}_input_{i}_MemLayoutConflict", graph.nodes[node].name);
+                self.work
+                    .copy_before(node, &[i], &name, "a merged source is copied")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a value's memory comes from, through references and partitions.
+    fn origin(&self, value: ValueId) -> Anchor {
+        let (graph, table) = (self.graph, self.work.table);
+        let mut value = value;
+        // Each step goes up a reference, out of a subgraph or into one, so it ends; the bound is
+        // for graphs that contradict themselves.
+        for _ in 0..graph.values.len() {
+            let made = self.work.real_producer(value);
+            let class = table.class(graph, made.node);
+            let next = match class {
+                OpClass::Input => outer_input(graph, table, made.node)
+                    .and_then(|(owner, i)| graph.nodes[owner].input(i as usize)),
+                OpClass::Call => inner_result(graph, made),
+                _ => None,
+            };
+            match next {
+                Some(next) => value = next,
+                None => return made,
+            }
+        }
+        Anchor::of(graph, value)
+    }
+}
+
+/// The value inside a partition that becomes its output.
+fn inner_result(graph: &Graph, made: Anchor) -> Option<ValueId> {
+    let tenure_graph::patch::Slot::Out(o) = made.slot else {
+        return None;
+    };
+    let body = graph.nodes[made.node].bodies.first()?;
+    let output = graph.subgraphs[body.graph].output?;
+    let inputs = graph.nodes[output].inputs.iter().enumerate();
+    let mut inputs = inputs.filter(|(i, _)| result_index(graph, Some(output), *i) == o as usize);
+    inputs.next().and_then(|(_, value)| *value)
+}
+
+/// The node of `subgraph` that is `node` or runs it.
+fn around(graph: &Graph, mut node: NodeId, subgraph: SubgraphId) -> Option<NodeId> {
+    while graph.nodes[node].subgraph != subgraph {
+        node = graph.subgraphs[graph.nodes[node].subgraph].owner?;
+    }
+    Some(node)
+}

@@ -1,0 +1,446 @@
+//! A program while a pass edits it: the editor, who reads what as it stands, and the copies that
+//! passes put in.
+
+use rustc_hash::FxHashMap;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use tenure_graph::effects::{OpTable, Trait};
+use tenure_graph::entity::SecondaryMap;
+use tenure_graph::patch::{Edit, Editor, Log, NewNode, NewOutput, Slot, Spot};
+use tenure_graph::{Attr, Attrs, Graph, NodeId, ValueId};
+
+use crate::error::GuardError;
+use crate::storage::{Anchor, in_order, reference};
+
+/// Type of the node that copies.
+pub const COPY_OP: &str = "Identity";
+
+/// Attribute that keeps later passes from taking a node out.
+pub const CANNOT_BE_DELETED: &str = "_cannot_be_deleted";
+
+/// Attribute whose presence keeps later passes from folding a node, whatever its value.
+pub const NO_FOLDING: &str = "no_need_constant_folding";
+
+/// Attributes of a reader that the copy before it takes over.
+const OF_READER: [&str; 2] = ["_stream_label", "_rts_label_node"];
+
+/// Attribute of a node that reads the caller's inputs.
+const READS_USER_INPUT: &str = "_is_connected_to_data";
+
+/// Attribute of a node that writes the caller's outputs.
+const WRITES_USER_OUTPUT: &str = "_is_connected_to_netoutput";
+
+/// Attribute of the producer that a copy takes over, unless empty.
+const BATCH_LABEL: &str = "_batch_label";
+
+/// The real producers of a node's inputs, and the version of the program that they were found in.
+type Dated = (u64, Rc<[Anchor]>);
+
+/// A program that is being edited.
+pub struct Work<'a> {
+    /// What operators do.
+    pub table: &'a OpTable,
+    editor: Editor<'a>,
+    /// Who reads each value, in order of execution; whoever comes to read it later stands last.
+    users: SecondaryMap<ValueId, Vec<(NodeId, u32)>>,
+    /// Place of each node in the order of execution over all subgraphs.
+    position: SecondaryMap<NodeId, u32>,
+    /// Nodes by a node that they wait for.
+    waiting: SecondaryMap<NodeId, Vec<NodeId>>,
+    /// How many edits were made.
+    version: Cell<u64>,
+    producers: RefCell<FxHashMap<NodeId, Dated>>,
+}
+
+impl<'a> Work<'a> {
+    /// Begins to edit a program.
+    #[must_use]
+    pub fn new(graph: &'a Graph, table: &'a OpTable) -> Self {
+        let mut users: SecondaryMap<ValueId, Vec<(NodeId, u32)>> = SecondaryMap::new();
+        let mut position = SecondaryMap::new();
+        let mut waiting: SecondaryMap<NodeId, Vec<NodeId>> = SecondaryMap::new();
+        for (at, node) in (0u32..).zip(in_order(graph, graph.root)) {
+            position[node] = at;
+            for (i, input) in (0u32..).zip(&graph.nodes[node].inputs) {
+                if let Some(value) = *input {
+                    users[value].push((node, i));
+                }
+            }
+            for &before in &graph.nodes[node].control {
+                waiting[before].push(node);
+            }
+        }
+        Work {
+            table,
+            editor: Editor::new(graph),
+            users,
+            position,
+            waiting,
+            version: Cell::new(0),
+            producers: RefCell::default(),
+        }
+    }
+
+    /// The program as it stands.
+    #[must_use]
+    pub fn graph(&self) -> &Graph {
+        self.editor.graph()
+    }
+
+    /// Whether nothing was edited.
+    #[must_use]
+    pub fn is_untouched(&self) -> bool {
+        self.editor.is_untouched()
+    }
+
+    /// A number that changes with each edit.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version.get()
+    }
+
+    /// Who reads a value.
+    #[must_use]
+    pub fn users(&self, value: ValueId) -> &[(NodeId, u32)] {
+        &self.users[value]
+    }
+
+    /// Place of a node in the order of execution over all subgraphs.
+    #[must_use]
+    pub fn position(&self, node: NodeId) -> u32 {
+        self.position[node]
+    }
+
+    /// The edited program and the log.
+    ///
+    /// # Errors
+    /// When the edits together break a rule of graphs.
+    pub fn finish(self) -> Result<(Graph, Log), GuardError> {
+        Ok(self.editor.finish()?)
+    }
+
+    /// Makes an edit that adds no node and changes no edge of data.
+    ///
+    /// # Errors
+    /// When it does not fit.
+    pub fn edit(&mut self, edit: &Edit, reason: &str) -> Result<(), GuardError> {
+        self.version.set(self.version.get() + 1);
+        match edit {
+            Edit::AddControl { before, after } if !self.waiting[*before].contains(after) => {
+                self.waiting[*before].push(*after);
+            }
+            Edit::RemoveControl { before, after } => self.waiting[*before].retain(|n| n != after),
+            _ => {}
+        }
+        self.editor.apply(edit, reason)?;
+        Ok(())
+    }
+
+    /// Lets `after` wait for `before`.
+    ///
+    /// # Errors
+    /// When there are no such nodes.
+    pub fn order(&mut self, before: NodeId, after: NodeId, reason: &str) -> Result<(), GuardError> {
+        self.edit(&Edit::AddControl { before, after }, reason)
+    }
+
+    /// Adds a node.
+    ///
+    /// # Errors
+    /// When it does not fit.
+    pub fn add(&mut self, node: NewNode, spot: Spot, reason: &str) -> Result<NodeId, GuardError> {
+        self.version.set(self.version.get() + 1);
+        let inputs = node.inputs.clone();
+        let control = node.control.clone();
+        let beside = match spot {
+            Spot::Before(node) | Spot::After(node) => self.position[node],
+            Spot::First(_) => 0,
+        };
+        let node = Box::new(node);
+        let added = self.editor.apply(&Edit::Add { node, spot }, reason)?;
+        let Some(id) = added else {
+            unreachable!("adding a node gives its id");
+        };
+        for (i, value) in (0u32..).zip(inputs) {
+            self.users[value].push((id, i));
+        }
+        for before in control {
+            self.waiting[before].push(id);
+        }
+        self.position[id] = beside;
+        Ok(id)
+    }
+
+    /// Lets an input read another value.
+    ///
+    /// # Errors
+    /// When there is no such input or value.
+    pub fn redirect(
+        &mut self,
+        (reader, input): (NodeId, u32),
+        value: ValueId,
+        reason: &str,
+    ) -> Result<(), GuardError> {
+        self.version.set(self.version.get() + 1);
+        let old = self.graph().nodes.get(reader);
+        let old = old.and_then(|n| n.input(input as usize));
+        let edit = Edit::Redirect {
+            reader,
+            input,
+            value,
+        };
+        self.editor.apply(&edit, reason)?;
+        if let Some(old) = old {
+            self.users[old].retain(|&user| user != (reader, input));
+        }
+        self.users[value].push((reader, input));
+        Ok(())
+    }
+
+    /// Puts one copy before several inputs of one reader: all are read before any copy is
+    /// written. Gives the copy.
+    ///
+    /// # Errors
+    /// When an input is not there.
+    pub fn copy_before(
+        &mut self,
+        reader: NodeId,
+        inputs: &[u32],
+        name: &str,
+        reason: &str,
+    ) -> Result<NodeId, GuardError> {
+        let graph = self.graph();
+        let values = inputs
+            .iter()
+            .filter_map(|&i| graph.nodes[reader].input(i as usize));
+        let values: Vec<ValueId> = values.collect();
+        let Some(&first) = values.first() else {
+            return Err(missing(graph, reader));
+        };
+        let producer = graph.values[first].producer;
+        let mut copy = self.new_copy(&values, reader, producer, name);
+        let zeroes = |&n: &NodeId| self.table.traits(graph, n).has(Trait::Zeroes);
+        let control = graph.nodes[reader].control.iter().copied();
+        copy.control = control.filter(|n| !zeroes(n)).collect();
+        self.hand_over(&mut copy, READS_USER_INPUT, reader, reason)?;
+        if inputs.len() == 1 {
+            self.hand_over(&mut copy, WRITES_USER_OUTPUT, producer, reason)?;
+        }
+        let id = self.add(copy, Spot::Before(reader), reason)?;
+        let pairs = (0..)
+            .zip(inputs)
+            .map(|(o, &i)| (i, self.graph().nodes[id].output(o)));
+        for (i, value) in pairs.collect::<Vec<_>>() {
+            if let Some(value) = value {
+                self.redirect((reader, i), value, reason)?;
+            }
+        }
+        Ok(id)
+    }
+
+    /// Puts one copy behind several outputs of a subgraph's nodes; `readers` are those of each that
+    /// read the copy from now on, and `waits` nodes wait for the copy. Gives the copy.
+    ///
+    /// # Errors
+    /// When a value is not there.
+    pub fn copy_behind(
+        &mut self,
+        outputs: &[(ValueId, Vec<(NodeId, u32)>)],
+        name: &str,
+        reason: &str,
+    ) -> Result<NodeId, GuardError> {
+        let values: Vec<ValueId> = outputs.iter().map(|&(value, _)| value).collect();
+        let graph = self.graph();
+        let last = values.iter().map(|&v| graph.values[v].producer);
+        let last = last.max_by_key(|&n| self.position[n]);
+        let (Some(producer), Some(&first)) = (last, values.first()) else {
+            return Err(GuardError::Malformed {
+                at: name.to_owned(),
+                problem: "a copy of nothing".to_owned(),
+            });
+        };
+        let first_producer = graph.values[first].producer;
+        let reader = outputs.iter().flat_map(|(_, readers)| readers).next();
+        let reader = reader.map_or(producer, |&(reader, _)| reader);
+        let switches = self.table.traits(graph, producer).has(Trait::Switches);
+        let mut copy = self.new_copy(&values, reader, first_producer, name);
+        if outputs.len() == 1 {
+            self.hand_over(&mut copy, READS_USER_INPUT, reader, reason)?;
+            self.hand_over(&mut copy, WRITES_USER_OUTPUT, producer, reason)?;
+        }
+        let id = self.add(copy, Spot::After(producer), reason)?;
+        for (o, (_, readers)) in outputs.iter().enumerate() {
+            let Some(value) = self.graph().nodes[id].output(o) else {
+                continue;
+            };
+            for &user in readers {
+                self.redirect(user, value, reason)?;
+            }
+        }
+        if !switches && outputs.len() == 1 {
+            let waiting = self.waiting[producer].clone();
+            for after in waiting.into_iter().filter(|&n| n != id) {
+                self.order(id, after, reason)?;
+            }
+        }
+        Ok(id)
+    }
+
+    fn new_copy(
+        &self,
+        values: &[ValueId],
+        reader: NodeId,
+        producer: NodeId,
+        name: &str,
+    ) -> NewNode {
+        let graph = self.graph();
+        let output = |&v: &ValueId| NewOutput {
+            dtype: graph.values[v].dtype,
+            shape: graph.values[v].shape.clone(),
+            hints: None,
+        };
+        let mut attrs = Attrs::new();
+        attrs.set(CANNOT_BE_DELETED, Attr::Bool(true));
+        attrs.set(NO_FOLDING, Attr::Bool(false));
+        for name in OF_READER {
+            if let Some(attr) = graph.nodes[reader].attrs.get(name) {
+                attrs.set(name, attr.clone());
+            }
+        }
+        let label = graph.nodes[producer].attrs.str(BATCH_LABEL);
+        if let Some(label) = label.filter(|l| !l.is_empty()) {
+            attrs.set(BATCH_LABEL, Attr::Str(label.to_owned()));
+        }
+        NewNode {
+            name: name.to_owned(),
+            op: COPY_OP.into(),
+            inputs: values.to_vec(),
+            outputs: values.iter().map(output).collect(),
+            attrs,
+            control: Vec::new(),
+            stream: graph.nodes[reader].stream.or(graph.nodes[producer].stream),
+        }
+    }
+
+    /// Moves an attribute that says who touches the caller's memory from a node to the copy.
+    fn hand_over(
+        &mut self,
+        copy: &mut NewNode,
+        attr: &'static str,
+        node: NodeId,
+        reason: &str,
+    ) -> Result<(), GuardError> {
+        let Some(value) = self.graph().nodes[node].attrs.get(attr).cloned() else {
+            return Ok(());
+        };
+        copy.attrs.set(attr, value);
+        let edit = Edit::SetAttr {
+            node,
+            attr: attr.into(),
+            value: None,
+        };
+        self.edit(&edit, reason)
+    }
+
+    /// Whether a node is a copy and nothing else.
+    #[must_use]
+    pub fn is_copy(&self, node: NodeId) -> bool {
+        self.table.traits(self.graph(), node).has(Trait::Copies)
+    }
+
+    /// Whether an input already has a copy of its own.
+    #[must_use]
+    pub fn is_copied_before(&self, reader: NodeId, input: u32) -> bool {
+        let graph = self.graph();
+        graph.nodes[reader]
+            .input(input as usize)
+            .is_some_and(|value| {
+                self.is_copy(graph.values[value].producer) && self.users[value].len() == 1
+            })
+    }
+
+    /// Whether an output already has a copy that serves all who read it.
+    #[must_use]
+    pub fn is_copied_behind(&self, value: ValueId) -> bool {
+        matches!(self.users[value][..], [(user, _)] if self.is_copy(user))
+    }
+
+    /// The output that an input's memory comes from: its producer, or further up through
+    /// references.
+    #[must_use]
+    pub fn real_producer(&self, value: ValueId) -> Anchor {
+        let graph = self.graph();
+        let mut value = value;
+        loop {
+            let made = &graph.values[value];
+            let input = reference(graph, self.table, made.producer, made.output);
+            let source = input.and_then(|i| graph.nodes[made.producer].input(i as usize));
+            match source {
+                Some(source) => value = source,
+                None => return Anchor::of(graph, value),
+            }
+        }
+    }
+
+    /// The real producers of a node's inputs that are there, in order.
+    #[must_use]
+    pub fn real_producers(&self, node: NodeId) -> Rc<[Anchor]> {
+        let version = self.version();
+        if let Some((made, list)) = self.producers.borrow().get(&node)
+            && *made == version
+        {
+            return Rc::clone(list);
+        }
+        let inputs = self.graph().nodes[node].inputs.iter().flatten();
+        let list: Rc<[Anchor]> = inputs.map(|&v| self.real_producer(v)).collect();
+        let entry = (version, Rc::clone(&list));
+        self.producers.borrow_mut().insert(node, entry);
+        list
+    }
+
+    /// The direct producers of a node's inputs that are there, in order.
+    pub fn producers(&self, node: NodeId) -> impl Iterator<Item = Anchor> + '_ {
+        let graph = self.graph();
+        let inputs = graph.nodes[node].inputs.iter().flatten();
+        inputs.map(|&v| Anchor::of(graph, v))
+    }
+
+    /// Whether a node writes its input `i` in place, so that others see it.
+    #[must_use]
+    pub fn updates(&self, node: NodeId, i: u32) -> bool {
+        let effects = self.table.effects(self.graph(), node);
+        effects.refs.iter().any(|alias| alias.input == i)
+    }
+
+    /// The bytes that a copy of a value moves.
+    #[must_use]
+    pub fn bytes(&self, anchor: Anchor) -> Option<u64> {
+        let graph = self.graph();
+        graph.bytes(anchor.value(graph)?)
+    }
+}
+
+fn missing(graph: &Graph, reader: NodeId) -> GuardError {
+    GuardError::Malformed {
+        at: format!("node {:?}", graph.node_label(reader)),
+        problem: "an input that must be copied is not there".to_owned(),
+    }
+}
+
+/// Whether an anchor's tensor has a dimension that is not known.
+#[must_use]
+pub fn has_unknown_size(graph: &Graph, anchor: Anchor) -> bool {
+    let unknown = |value: ValueId| match &graph.values[value].shape {
+        Some(shape) => shape.known().is_none(),
+        None => true,
+    };
+    let stated = match anchor.slot {
+        Slot::In(i) => graph.nodes[anchor.node].input_attrs.get(i as usize),
+        Slot::Out(_) => None,
+    };
+    let stated = stated.and_then(|attrs| attrs.ints("shape"));
+    match stated {
+        Some(shape) => shape.iter().any(|&d| d < 0),
+        None => anchor.value(graph).is_some_and(unknown),
+    }
+}
