@@ -5,8 +5,11 @@
 //! * The *aligned load*: buffers alive together whose offsets are all multiples of `a` start at
 //!   least their size, rounded up to `a`, apart; only the topmost may leave its padding out. So
 //!   the rounded sizes less the largest padding are a bound, for each `a` in the instance.
+//! * The *load around reserved ranges*: that many bytes must be free below the height, so a range
+//!   that begins below it counts in full.
 
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::ops::Range;
 
 use crate::instance::{Instance, align_up};
 
@@ -14,10 +17,13 @@ use crate::instance::{Instance, align_up};
 /// stay O(n log n) whatever the instance.
 const MAX_ALIGNMENTS: usize = 16;
 
+/// At most this many reserved ranges count at one time, the lowest ones, for the same reason.
+const MAX_RANGES: usize = 64;
+
 /// The bounds of one instance, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The largest sum of sizes alive at one time, without padding.
+    /// The largest sum of sizes alive at one time, without padding but that inside of runs.
     pub max_load: u64,
     /// The largest of all bounds; at least `max_load`.
     pub lower_bound: u64,
@@ -37,8 +43,11 @@ pub struct Bounds {
 /// assert_eq!(bounds.lower_bound, 228); // 0..100 and 128..228
 /// ```
 pub fn bounds(instance: &Instance) -> Bounds {
-    let max_load = section_loads(instance).into_iter().max().unwrap_or(0);
-    let fixed = instance.buffers().iter().filter(|buffer| buffer.size > 0);
+    let instance = instance.plain();
+    let loads = loads_of(instance, instance.own());
+    let max_load = loads.iter().copied().max().unwrap_or(0);
+    let fixed = instance.buffers()[instance.own()].iter();
+    let fixed = fixed.filter(|buffer| buffer.size > 0);
     let fixed = fixed.filter_map(|buffer| Some(buffer.offset? + buffer.size));
     let highest_fixed = fixed.max().unwrap_or(0);
     let aligned = alignments(instance).into_iter();
@@ -47,19 +56,64 @@ pub fn bounds(instance: &Instance) -> Bounds {
         .max();
     Bounds {
         max_load,
-        lower_bound: max_load.max(highest_fixed).max(aligned.unwrap_or(0)),
+        lower_bound: around_reserved(instance, &loads)
+            .max(highest_fixed)
+            .max(aligned.unwrap_or(0)),
     }
 }
 
-/// The sum of the sizes alive in each section.
+/// The largest load, lifted over the reserved ranges of its section.
+fn around_reserved(instance: &Instance, loads: &[u64]) -> u64 {
+    // (section, is a begin, range)
+    let mut events: Vec<(u32, bool, (u64, u64))> = Vec::new();
+    for index in instance.own().end..instance.len() {
+        let range = &instance.buffers()[index];
+        let from = range.offset.unwrap_or(0);
+        for piece in instance.pieces(index) {
+            events.push((piece.lower, true, (from, from + range.size)));
+            events.push((piece.upper, false, (from, from + range.size)));
+        }
+    }
+    events.sort_unstable();
+    let mut now: BTreeSet<(u64, u64)> = BTreeSet::new();
+    let mut bound = 0;
+    let mut begin = 0;
+    let last = u32::try_from(loads.len()).unwrap_or(u32::MAX);
+    for (section, begins, range) in events.into_iter().chain([(last, false, (0, 0))]) {
+        let end = section as usize;
+        if let Some(&load) = loads[begin..end].iter().max().filter(|&&load| load > 0) {
+            let below = now.iter().take(MAX_RANGES);
+            let lift = |height, &(from, to): &(u64, u64)| match from < height {
+                true => height + (to - from),
+                false => height,
+            };
+            bound = bound.max(below.fold(load, lift));
+        }
+        begin = end;
+        if begins {
+            now.insert(range);
+        } else {
+            now.remove(&range);
+        }
+    }
+    bound
+}
+
+/// The sum of the sizes alive in each section, reserved ranges included.
 pub(crate) fn section_loads(instance: &Instance) -> Vec<u64> {
+    loads_of(instance, 0..instance.len())
+}
+
+/// The same of some of the buffers.
+fn loads_of(instance: &Instance, buffers: Range<usize>) -> Vec<u64> {
     // Differences wrap below zero and back: only the running sum is meaningful.
     let mut loads = vec![0u64; instance.sections() + 1];
-    for (index, buffer) in instance.buffers().iter().enumerate() {
+    for index in buffers {
+        let size = instance.buffers()[index].size;
         for piece in instance.pieces(index) {
             let (lower, upper) = (piece.lower as usize, piece.upper as usize);
-            loads[lower] = loads[lower].wrapping_add(buffer.size);
-            loads[upper] = loads[upper].wrapping_sub(buffer.size);
+            loads[lower] = loads[lower].wrapping_add(size);
+            loads[upper] = loads[upper].wrapping_sub(size);
         }
     }
     loads.pop();
@@ -131,6 +185,7 @@ fn aligned_load(instance: &Instance, alignment: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::instance::Buffer;
+    use crate::rules::{Reserved, Rules};
 
     fn bounds_of(buffers: Vec<Buffer>) -> (u64, u64) {
         let bounds = bounds(&Instance::new(buffers).unwrap());
@@ -170,6 +225,29 @@ mod tests {
         // The large padding of a dead buffer must not be used.
         let apart = vec![aligned(1, 0, 1), aligned(60, 0, 2), aligned(61, 1, 2)];
         assert_eq!(bounds_of(apart), (121, 2 * 64 - 4));
+    }
+
+    #[test]
+    fn a_load_is_lifted_over_the_ranges_that_it_reaches_at_its_time() {
+        let bound = |reserved: Vec<Reserved>| {
+            let buffers = vec![Buffer::new(60, 0, 4), Buffer::new(40, 2, 6)];
+            let rules = Rules {
+                reserved,
+                ..Rules::default()
+            };
+            let bounds = bounds(&Instance::with_rules(buffers, rules).unwrap());
+            assert_eq!(bounds.max_load, 100);
+            bounds.lower_bound
+        };
+        assert_eq!(bound(vec![Reserved::always(100, 200)]), 100);
+        assert_eq!(bound(vec![Reserved::always(99, 200)]), 201);
+        // The second is reached over the first.
+        let second = Reserved::always(110, 120);
+        assert_eq!(bound(vec![second, Reserved::always(0, 10)]), 110);
+        assert_eq!(bound(vec![second, Reserved::always(0, 11)]), 121);
+        // While 60 bytes are alive, and while 40 are.
+        assert_eq!(bound(vec![Reserved::always(0, 90).during(0, 2)]), 150);
+        assert_eq!(bound(vec![Reserved::always(0, 50).during(4, 9)]), 100);
     }
 
     #[test]

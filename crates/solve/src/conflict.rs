@@ -39,7 +39,7 @@ pub(crate) fn find(
         Ok::<bool, Exhausted>(false)
     };
     let buffers = instance.buffers();
-    let all = (0..buffers.len()).filter(|&buffer| buffers[buffer].size > 0);
+    let all = instance.own().filter(|&buffer| buffers[buffer].size > 0);
     let mut set: Vec<usize> = all.collect();
     let starts = exact::parts(instance).into_iter();
     let starts = starts.map(|part| part.into_iter().map(|buffer| buffer as usize).collect());
@@ -84,7 +84,7 @@ fn heaviest(instance: &Instance) -> Option<Vec<usize>> {
         let mut pieces = instance.pieces(buffer).iter();
         pieces.any(|piece| (piece.lower..piece.upper).contains(&section))
     };
-    Some((0..instance.len()).filter(alive).collect())
+    Some(instance.own().filter(alive).collect())
 }
 
 #[cfg(test)]

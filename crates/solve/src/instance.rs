@@ -1,16 +1,14 @@
 //! The problem: buffers with sizes, alignments and lifetimes, checked once and kept in a compact
-//! form that every other module reads.
-//!
-//! # Sections
-//!
-//! Only the order of births and deaths matters, so times are replaced by *sections*: a section is
-//! a maximal run of births followed by the deaths up to the next birth. Buffers are alive together
-//! exactly when they share a section, and there are never more sections than live intervals
-//! (they are the maximal cliques of the interval graph).
+//! form that every other module reads: times are replaced by *sections*, sets of buffers of which
+//! no two may share bytes, and runs and reserved ranges by buffers of a *plain* problem.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
+use crate::joined::{Joined, Named};
 use crate::rules::{self, Rules};
+pub(crate) use crate::sections::Piece;
+use crate::sections::compress;
 use crate::validate;
 
 /// A half-open interval of time: `lower` belongs to it, `upper` does not.
@@ -141,7 +139,7 @@ pub enum InstanceError {
         /// The alignment in bytes.
         alignment: u64,
     },
-    /// Two fixed buffers that are alive together and share bytes.
+    /// Two fixed buffers that are alive together and share bytes; the first of a run stands for it.
     #[error("buffers {first} and {second} are fixed on the same bytes and alive together")]
     FixedClash {
         /// The smaller index.
@@ -149,11 +147,56 @@ pub enum InstanceError {
         /// The larger index.
         second: usize,
     },
-    /// The end of the highest fixed buffer plus all sizes and paddings exceeds 63 bits.
+    /// The highest end of what is fixed or reserved plus all sizes and paddings exceeds 63 bits.
     #[error("sizes, paddings and fixed ends add up to more than 63 bits (at buffer {buffer})")]
     Overflow {
         /// Index of the buffer at which the sum overflowed.
         buffer: usize,
+    },
+    /// The alignments in a run have no common multiple in 63 bits.
+    #[error("run {run}: its alignments have no common multiple below 2^63")]
+    RunAlignment {
+        /// Index in [`Rules::contiguous`].
+        run: usize,
+    },
+    /// A fixed buffer that its run cannot put there.
+    #[error(
+        "buffer {buffer}: fixed at {offset}, where its run cannot put it: the run begins at a \
+         multiple of all its alignments, and its other fixed buffers must agree"
+    )]
+    FixedOutsideRun {
+        /// Index of the buffer.
+        buffer: usize,
+        /// The fixed offset in bytes.
+        offset: u64,
+    },
+    /// A reserved range without bytes, or for a time without length.
+    #[error("reserved range {range} is empty: its ends, in bytes or in time, are in wrong order")]
+    EmptyRange {
+        /// Index in [`Rules::reserved`].
+        range: usize,
+    },
+    /// A reserved range that ends too high: buffers may have to lie above it.
+    #[error("reserved range {range} ends too high: with all buffers above it, beyond 63 bits")]
+    HighRange {
+        /// Index in [`Rules::reserved`].
+        range: usize,
+    },
+    /// Two reserved ranges that share bytes at some time.
+    #[error("reserved ranges {first} and {second} share bytes at some time; make them one")]
+    RangesClash {
+        /// The smaller index in [`Rules::reserved`].
+        first: usize,
+        /// The larger index.
+        second: usize,
+    },
+    /// A fixed buffer on reserved bytes.
+    #[error("buffer {buffer} is fixed on bytes of reserved range {range} while they are reserved")]
+    FixedOnReserved {
+        /// Index of the buffer; the first of its run, if it is in one.
+        buffer: usize,
+        /// Index in [`Rules::reserved`].
+        range: usize,
     },
     /// A rule that names no buffer of the instance, or one buffer twice in a choice.
     #[error(
@@ -173,13 +216,6 @@ pub enum InstanceError {
     },
 }
 
-/// A maximal run of sections in which one buffer is alive; half-open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) lower: u32,
-    pub(crate) upper: u32,
-}
-
 /// A valid problem: where to put the buffers so that those alive together share no byte.
 ///
 /// Building it checks everything that the solver relies on, among it that no sum of sizes and
@@ -194,6 +230,10 @@ pub struct Instance {
     rules: Rules,
     /// Whether some buffers share a section that need not, by the rules.
     coarse: bool,
+    /// From here on buffers are reserved ranges; only plain problems have them.
+    first_reserved: usize,
+    /// The plain problem, when there are runs or reserved ranges; the pieces are there.
+    joined: Option<Box<Joined>>,
 }
 
 /// Live intervals are counted twice (birth and death) in 32 bits.
@@ -212,7 +252,7 @@ impl Instance {
         Instance::with_rules(buffers, Rules::default())
     }
 
-    /// Like [`Self::new`], with pairs that clash or do not whatever their lifetimes say.
+    /// Like [`Self::new`], with rules for more than one buffer.
     ///
     /// # Errors
     ///
@@ -223,28 +263,52 @@ impl Instance {
             check_buffer(index, buffer)?;
             pieces = pieces.saturating_add(buffer.gaps.len() + 1);
         }
-        if pieces > MAX_PIECES {
+        if pieces.saturating_add(rules.reserved.len()) > MAX_PIECES {
             return Err(InstanceError::TooMany { limit: MAX_PIECES });
         }
-        check_sum(&buffers)?;
-        let fixed = buffers.iter().enumerate();
-        let fixed = fixed.filter_map(|(index, buffer)| Some((index, buffer, buffer.offset?)));
         if let Some(buffer) = rules.first_wrong(buffers.len()) {
             let buffers = buffers.len();
             return Err(InstanceError::BadRule { buffer, buffers });
         }
+        if rules.is_plain() {
+            let first_reserved = buffers.len();
+            return Instance::checked(buffers, rules, first_reserved);
+        }
+        let joined = Joined::new(&buffers, &rules)?;
+        Ok(Instance {
+            pieces: Vec::new(),
+            first_piece: vec![0; buffers.len() + 1],
+            sections: joined.plain.sections,
+            coarse: false,
+            first_reserved: buffers.len(),
+            joined: Some(Box::new(joined)),
+            buffers,
+            rules,
+        })
+    }
+
+    /// A plain problem whose buffers are good each for itself; those from `first_reserved` on are
+    /// reserved ranges.
+    pub(crate) fn checked(
+        buffers: Vec<Buffer>,
+        rules: Rules,
+        first_reserved: usize,
+    ) -> Result<Self, InstanceError> {
+        check_sum(&buffers)?;
+        let fixed = buffers.iter().enumerate();
+        let fixed = fixed.filter_map(|(index, buffer)| Some((index, buffer, buffer.offset?)));
         if let Some((first, second)) = validate::first_clash(fixed, &rules, buffers.len()) {
             return Err(InstanceError::FixedClash { first, second });
         }
-        let instance = Instance::build(buffers, rules);
+        let instance = Instance::build(buffers, rules, first_reserved);
         if instance.pieces.len() > MAX_PIECES {
             return Err(InstanceError::TooMany { limit: MAX_PIECES });
         }
         Ok(instance)
     }
 
-    /// Buffers and rules that are known to be good.
-    fn build(buffers: Vec<Buffer>, rules: Rules) -> Self {
+    /// Buffers and plain rules that are known to be good.
+    fn build(buffers: Vec<Buffer>, rules: Rules, first_reserved: usize) -> Self {
         let (mut pieces, mut first_piece, mut sections) = compress(&buffers);
         let mut coarse = false;
         if !rules.is_empty() {
@@ -272,7 +336,69 @@ impl Instance {
             sections,
             rules,
             coarse,
+            first_reserved,
+            joined: None,
         }
+    }
+
+    /// The problem that the search works on: without runs, and with reserved ranges as fixed
+    /// buffers behind all others. This one, when it has neither.
+    pub(crate) fn plain(&self) -> &Instance {
+        self.joined.as_ref().map_or(self, |joined| &joined.plain)
+    }
+
+    /// The offsets of the buffers, given those of the plain problem.
+    pub(crate) fn stated_offsets(&self, plain: Vec<u64>) -> Vec<u64> {
+        match &self.joined {
+            Some(joined) => joined.stated_offsets(&plain),
+            None => plain,
+        }
+    }
+
+    /// The offsets of the plain problem, given those of the buffers.
+    pub(crate) fn plain_offsets<'a>(&self, stated: &'a [u64]) -> Cow<'a, [u64]> {
+        match &self.joined {
+            Some(joined) => Cow::Owned(joined.plain_offsets(stated)),
+            None => Cow::Borrowed(stated),
+        }
+    }
+
+    /// The buffers that a list of buffers of the plain problem stands for, sorted.
+    pub(crate) fn stated_buffers(&self, plain: Vec<usize>) -> Vec<usize> {
+        match &self.joined {
+            Some(joined) => joined.stated_buffers(&plain),
+            None => plain,
+        }
+    }
+
+    /// What a buffer of the plain problem stands for.
+    pub(crate) fn named(&self, plain: usize) -> Named {
+        match &self.joined {
+            Some(joined) => joined.named(plain),
+            None => Named::Buffer(plain),
+        }
+    }
+
+    /// The buffers of a plain problem that are no reserved ranges.
+    pub(crate) fn own(&self) -> Range<usize> {
+        0..self.first_reserved
+    }
+
+    /// The same plain problem for placements that end at or below `height`: nothing above it is
+    /// reserved. Without it a reserved range would count as a fixed buffer, up to its end.
+    pub(crate) fn below(&self, height: u64) -> Cow<'_, Instance> {
+        let end = |buffer: &Buffer| buffer.offset.unwrap_or(0) + buffer.size;
+        let reserved = &self.buffers[self.first_reserved..];
+        if reserved.iter().all(|range| end(range) <= height) {
+            return Cow::Borrowed(self);
+        }
+        let mut buffers = self.buffers.clone();
+        for range in &mut buffers[self.first_reserved..] {
+            let room = height.saturating_sub(range.offset.unwrap_or(0));
+            range.size = range.size.min(room);
+        }
+        let below = Instance::build(buffers, self.rules.clone(), self.first_reserved);
+        Cow::Owned(below)
     }
 
     /// Whether parts of the instance can have fewer clashes than the whole: a moment with very
@@ -306,10 +432,22 @@ impl Instance {
         self.sections as usize
     }
 
-    /// The problem of some of the buffers alone, in that order.
+    /// The plain problem of some of the buffers alone, in that order. Reserved ranges are in it:
+    /// behind all others those that some buffer meets, or else those that `buffers` ends with.
     pub(crate) fn part(&self, buffers: &[usize]) -> Instance {
-        let chosen = buffers.iter().map(|&buffer| self.buffers[buffer].clone());
-        Instance::build(chosen.collect(), self.rules.among(buffers))
+        let own = buffers.iter().filter(|&buffer| self.own().contains(buffer));
+        let first_reserved = own.count();
+        let mut chosen = buffers.to_vec();
+        if first_reserved == buffers.len() {
+            let hulls = || buffers.iter().filter_map(|&buffer| self.hull(buffer));
+            let first = hulls().map(|hull| hull.lower).min().unwrap_or(0);
+            let last = hulls().map(|hull| hull.upper).max().unwrap_or(0);
+            let meets = |hull: Piece| hull.lower < last && first < hull.upper;
+            let reserved = self.first_reserved..self.buffers.len();
+            chosen.extend(reserved.filter(|&range| self.hull(range).is_some_and(meets)));
+        }
+        let part = chosen.iter().map(|&buffer| self.buffers[buffer].clone());
+        Instance::build(part.collect(), self.rules.among(&chosen), first_reserved)
     }
 
     /// All pieces; those of one buffer are neighbours and in the order of time.
@@ -351,9 +489,9 @@ impl Instance {
         false
     }
 
-    /// The end of the highest buffer, in bytes; buffers of size 0 do not count.
+    /// The end of the highest buffer, in bytes; buffers of size 0 and reserved ranges do not count.
     pub(crate) fn height_of(&self, offsets: &[u64]) -> u64 {
-        let ends = self.buffers.iter().zip(offsets);
+        let ends = self.buffers[self.own()].iter().zip(offsets);
         ends.filter(|(buffer, _)| buffer.size > 0)
             .map(|(buffer, offset)| offset + buffer.size)
             .max()
@@ -423,72 +561,6 @@ fn check_sum(buffers: &[Buffer]) -> Result<(), InstanceError> {
     Ok(())
 }
 
-/// Replaces times by sections; returns the pieces, the first piece of each buffer and the number
-/// of sections.
-fn compress(buffers: &[Buffer]) -> (Vec<Piece>, Vec<u32>, u32) {
-    let mut events: Vec<(u64, bool, u32)> = Vec::new();
-    let mut first_piece = Vec::with_capacity(buffers.len() + 1);
-    let mut count = 0u32;
-    for buffer in buffers {
-        first_piece.push(count);
-        if buffer.size == 0 {
-            continue;
-        }
-        for span in buffer.live_spans() {
-            events.push((span.lower, true, count));
-            events.push((span.upper, false, count));
-            count += 1;
-        }
-    }
-    first_piece.push(count);
-    // Deaths (false) come before births (true) of the same time: lifetimes are half-open.
-    events.sort_unstable();
-
-    let mut pieces = vec![Piece { lower: 0, upper: 0 }; count as usize];
-    let mut section = 0u32;
-    let mut after_death = false;
-    for (_, birth, piece) in events {
-        let piece = &mut pieces[piece as usize];
-        if birth {
-            section += u32::from(after_death);
-            after_death = false;
-            piece.lower = section;
-        } else {
-            after_death = true;
-            piece.upper = section + 1;
-        }
-    }
-    let sections = if count == 0 { 0 } else { section + 1 };
-    (
-        merge_adjacent(pieces, &mut first_piece),
-        first_piece,
-        sections,
-    )
-}
-
-/// Joins pieces of one buffer that became adjacent because nothing is born in the gap.
-fn merge_adjacent(pieces: Vec<Piece>, first_piece: &mut [u32]) -> Vec<Piece> {
-    let mut merged: Vec<Piece> = Vec::with_capacity(pieces.len());
-    let mut kept = 0u32;
-    for buffer in 0..first_piece.len() - 1 {
-        let range = first_piece[buffer] as usize..first_piece[buffer + 1] as usize;
-        first_piece[buffer] = kept;
-        for (position, &piece) in pieces[range].iter().enumerate() {
-            match merged.last_mut() {
-                Some(last) if position > 0 && last.upper >= piece.lower => last.upper = piece.upper,
-                _ => {
-                    merged.push(piece);
-                    kept += 1;
-                }
-            }
-        }
-    }
-    if let Some(last) = first_piece.last_mut() {
-        *last = kept;
-    }
-    merged
-}
-
 /// The least multiple of `alignment` that is not below `offset`.
 ///
 /// Never overflows for offsets of an [`Instance`], by its check of sums.
@@ -503,34 +575,6 @@ pub(crate) fn align_up(offset: u64, alignment: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn pieces_of(buffers: Vec<Buffer>) -> Vec<Vec<(u32, u32)>> {
-        let instance = Instance::new(buffers).unwrap();
-        let ends = |piece: &Piece| (piece.lower, piece.upper);
-        (0..instance.len())
-            .map(|index| instance.pieces(index).iter().map(ends).collect())
-            .collect()
-    }
-
-    #[test]
-    fn births_without_a_death_between_share_a_section() {
-        let buffers = vec![
-            Buffer::new(1, 0, 100),
-            Buffer::new(1, 10, 50),
-            Buffer::new(1, 50, 60),
-        ];
-        let expected = vec![vec![(0, 2)], vec![(0, 1)], vec![(1, 2)]];
-        assert_eq!(pieces_of(buffers), expected);
-    }
-
-    #[test]
-    fn a_gap_counts_only_when_something_is_born_in_it() {
-        let lent = Buffer::new(1, 0, 10).with_gap(2, 6);
-        let guest = Buffer::new(1, 3, 5);
-        assert_eq!(pieces_of(vec![lent.clone()]), vec![vec![(0, 2)]]);
-        let expected = vec![vec![(0, 1), (2, 3)], vec![(1, 2)]];
-        assert_eq!(pieces_of(vec![lent, guest]), expected);
-    }
 
     #[test]
     fn gaps_may_touch_each_other_and_the_ends() {

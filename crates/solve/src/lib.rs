@@ -21,7 +21,9 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`instance`] | the problem, checked once |
-//! | [`rules`] | pairs that clash, or do not, whatever their lifetimes say |
+//! | [`rules`] | pairs that clash, or do not, whatever their lifetimes say; runs; reserved ranges |
+//! | `joined` | runs and reserved ranges as buffers of a plain problem |
+//! | `sections` | times as sets of buffers alive together |
 //! | [`bounds`] | what no placement can beat |
 //! | [`heuristics`] | orders and rules of single-pass placements |
 //! | `dive`, `skyline` | the capacity-guided dive: bottom up to a target height, no backtracking |
@@ -45,9 +47,11 @@ mod dive;
 mod exact;
 pub mod heuristics;
 pub mod instance;
+mod joined;
 pub mod portfolio;
 pub mod rules;
 mod runner;
+mod sections;
 mod skyline;
 pub mod solution;
 pub mod strategy;
@@ -59,7 +63,7 @@ pub use heuristics::order::Order;
 pub use heuristics::peers::Peer;
 pub use instance::{Buffer, Instance, InstanceError, Span};
 pub use portfolio::{solve, solve_watched};
-pub use rules::Rules;
+pub use rules::{Reserved, Rules};
 pub use solution::{Config, Fits, Solution, SolveError, Techniques};
 pub use strategy::{Strategy, UnknownStrategy};
 pub use watch::{Progress, Watch};

@@ -10,6 +10,7 @@
 //! that those before it left, and the earlier one wins a tie. One that ran ahead with more steps
 //! than it had, and used them, is run again with those that it has.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -83,15 +84,22 @@ pub fn solve_watched(
     let limit = config.time_limit;
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let stop = Stop::new(deadline, watch.cancel);
+    let stated = instance;
+    let instance = stated.plain();
     let bounds = bounds::bounds(instance);
     let enough = bounds.lower_bound.max(config.capacity.unwrap_or(0));
-    let ground = Ground::new(instance, &stop, enough);
     let offsets = sweep::place(instance);
     let best = Found {
         height: instance.height_of(&offsets),
         offsets,
         strategy: Strategy::Sweep,
     };
+    // What is better ends below; a strategy asked for by name may end above.
+    let below = match config.strategy {
+        Strategy::Auto | Strategy::Exact | Strategy::Restarts => instance.below(best.height),
+        _ => Cow::Borrowed(instance),
+    };
+    let ground = Ground::new(&below, &stop, enough);
     let mut search = Search {
         ground: &ground,
         config,
@@ -114,7 +122,7 @@ pub fn solve_watched(
         Strategy::Restarts => search.improve(false, true),
         strategy => search.alone(strategy),
     }
-    search.finish()
+    search.finish(stated)
 }
 
 /// What all tasks on one instance read.
@@ -392,11 +400,11 @@ impl Search<'_> {
         };
         let mut failed = self.enough();
         let patient = limit.saturating_mul(if round == 0 { PATIENCE } else { 1 });
-        if self.exact_at(failed, limit, patient, None) {
-            return;
-        }
+        self.exact_at(failed, limit, patient, None);
         let mut misses = 0;
         while ladder && !self.done() && misses < MISSES {
+            // Below the bound everything is proven to fail.
+            failed = failed.max(self.enough().saturating_sub(1));
             let rung = self.best.height - (self.best.height - failed).div_ceil(RUNG);
             let random = (round > 0).then_some(&mut *random);
             if rung <= failed {
@@ -490,7 +498,8 @@ impl Search<'_> {
         }
     }
 
-    fn finish(self) -> Result<Solution, SolveError> {
+    /// The solution of the instance whose plain form was searched.
+    fn finish(self, stated: &Instance) -> Result<Solution, SolveError> {
         let Bounds {
             max_load,
             lower_bound,
@@ -501,7 +510,8 @@ impl Search<'_> {
             height,
             strategy,
         } = self.best;
-        if let Err(violation) = validate::validate(instance, &offsets, Some(height)) {
+        let offsets = stated.stated_offsets(offsets);
+        if let Err(violation) = validate::validate(stated, &offsets, Some(height)) {
             return Err(SolveError::InvalidPlacement {
                 strategy,
                 violation,
@@ -528,7 +538,7 @@ impl Search<'_> {
             lower_bound,
             proven_optimal: height == lower_bound,
             fits,
-            conflict: conflict.unwrap_or_default(),
+            conflict: stated.stated_buffers(conflict.unwrap_or_default()),
             strategy,
             cut_by_clock: self.ground.stop.out_of_time(),
             cancelled: self.ground.stop.cancelled(),

@@ -1,12 +1,14 @@
-//! Which buffers clash beyond what their lifetimes say: forced separations and exclusions.
+//! Rules for more than one buffer: forced separations and exclusions, runs that must be contiguous,
+//! and bytes that nothing may use.
 //!
 //! Every module of the solver sees sections alone, sets of buffers of which no two may share bytes.
-//! So rules are turned into sections: a separation is a section more, behind all moments, and a
-//! moment at which exclusive branches are alive becomes a section for each branch.
+//! So separations and exclusions are turned into sections: a separation is a section more, behind
+//! all moments, and a moment at which exclusive branches are alive becomes a section for each
+//! branch. Runs and reserved ranges are gone by then: see `joined`.
 
-use crate::instance::Piece;
+use crate::instance::{Piece, Span};
 
-/// Rules for pairs of buffers, named by their indices; see
+/// Rules for more than one buffer, which are named by their indices; see
 /// [`Instance::with_rules`](crate::Instance::with_rules). A separation wins over an exclusion.
 ///
 /// ```
@@ -22,6 +24,28 @@ use crate::instance::Piece;
 /// assert_eq!(solve(&instance, &Config::default())?.height, 12);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Runs and reserved ranges:
+///
+/// ```
+/// use tenure_solve::{Buffer, Config, Instance, Reserved, Rules, solve};
+///
+/// // Two gradients that are summed over all devices as one range, each aligned to 16 bytes.
+/// let gradients = [Buffer::new(24, 0, 5), Buffer::new(40, 3, 5)];
+/// let mut buffers: Vec<Buffer> = gradients.map(|buffer| buffer.with_alignment(16)).into();
+/// buffers.push(Buffer::new(8, 0, 3));
+/// let rules = Rules {
+///     contiguous: vec![vec![0, 1]],
+///     // The device keeps the first 64 bytes for itself, and a driver some more for a time.
+///     reserved: vec![Reserved::always(0, 64), Reserved::always(64, 80).during(4, 9)],
+///     ..Rules::default()
+/// };
+/// let solution = solve(&Instance::with_rules(buffers, rules)?, &Config::default())?;
+/// assert_eq!(solution.offsets, [80, 112, 64]);
+/// assert_eq!(solution.height, 152);
+/// assert!(solution.proven_optimal);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// Sets of buffers of which no two share bytes, even if they are never alive together: work on
@@ -30,6 +54,48 @@ pub struct Rules {
     /// Choices of branches, each a list of buffers: buffers in different branches of one choice may
     /// share bytes, even if their lifetimes meet. A buffer stands at most once in a choice.
     pub exclusive: Vec<Vec<Vec<usize>>>,
+    /// Runs: lists of buffers that lie one right behind the other, in that order, as what is sent
+    /// or cleared in one piece must. A buffer stands in one run at most.
+    ///
+    /// A run is one buffer to all others. It begins at a multiple of all its alignments, and each
+    /// next buffer at the first multiple of its own behind the one before. All its bytes, padding
+    /// included, are held whenever one of its buffers is alive. It is apart from what one of them
+    /// must be apart from, and belongs to a branch when all of them do; those of size 0 have no say.
+    pub contiguous: Vec<Vec<usize>>,
+    /// Bytes that no buffer may use. No two may share bytes at the same time.
+    pub reserved: Vec<Reserved>,
+}
+
+/// Bytes of the arena that no buffer may use, always or for a time. Buffers may lie below and above
+/// them; they do not add to the height.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reserved {
+    /// The first byte.
+    pub from: u64,
+    /// The first byte behind.
+    pub to: u64,
+    /// When; always if it is left out.
+    pub time: Option<Span>,
+}
+
+impl Reserved {
+    /// The bytes `from..to`, at all times.
+    pub fn always(from: u64, to: u64) -> Self {
+        Reserved {
+            from,
+            to,
+            time: None,
+        }
+    }
+
+    /// The same bytes in `lower..upper` alone.
+    #[must_use]
+    pub fn during(self, lower: u64, upper: u64) -> Self {
+        Reserved {
+            time: Some(Span { lower, upper }),
+            ..self
+        }
+    }
 }
 
 /// Sections into which one moment is split at most. Beyond that the rest of its buffers are kept
@@ -39,12 +105,17 @@ const MAX_SPLIT: usize = 64;
 impl Rules {
     /// Whether there is no rule at all.
     pub fn is_empty(&self) -> bool {
-        self.separate.is_empty() && self.exclusive.is_empty()
+        self.separate.is_empty() && self.exclusive.is_empty() && self.is_plain()
+    }
+
+    /// Whether there are neither runs nor reserved ranges.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.contiguous.is_empty() && self.reserved.is_empty()
     }
 }
 
 impl Rules {
-    /// The rules among some buffers, which get the indices of their places in the list.
+    /// The plain rules among some buffers, which get the indices of their places in the list.
     pub(crate) fn among(&self, buffers: &[usize]) -> Rules {
         if self.is_empty() {
             return Rules::default();
@@ -60,16 +131,19 @@ impl Rules {
         Rules {
             separate: self.separate.iter().map(among).collect(),
             exclusive: self.exclusive.iter().map(branches).collect(),
+            ..Rules::default()
         }
     }
 
-    /// The first index that is not below `buffers`, or stands twice in one choice.
+    /// The first index that is not below `buffers`, or stands twice in one choice or in runs.
     pub(crate) fn first_wrong(&self, buffers: usize) -> Option<usize> {
         let separate = self.separate.iter().flatten();
         let exclusive = self.exclusive.iter().flatten().flatten();
-        let unknown = separate.chain(exclusive).find(|&&buffer| buffer >= buffers);
-        let twice = |choice: &Vec<Vec<usize>>| {
-            let mut members: Vec<usize> = choice.iter().flatten().copied().collect();
+        let contiguous = self.contiguous.iter().flatten();
+        let mut named = separate.chain(exclusive).chain(contiguous);
+        let unknown = named.find(|&&buffer| buffer >= buffers);
+        let twice = |lists: &Vec<Vec<usize>>| {
+            let mut members: Vec<usize> = lists.iter().flatten().copied().collect();
             members.sort_unstable();
             let twice = members.windows(2).find(|pair| pair[0] == pair[1]);
             twice.map(|pair| pair[0])
@@ -77,6 +151,7 @@ impl Rules {
         unknown
             .copied()
             .or_else(|| self.exclusive.iter().find_map(twice))
+            .or_else(|| twice(&self.contiguous))
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::instance::{Buffer, Instance};
+use crate::joined::Named;
 use crate::rules::{Branches, Rules};
 
 /// The rule that a list of offsets breaks. Buffers are named by their index in the instance.
@@ -55,7 +56,37 @@ pub enum Violation {
         /// The capacity in bytes.
         capacity: u64,
     },
-    /// Two buffers that are alive together and share bytes.
+    /// A run that does not begin at a multiple of all its alignments.
+    #[error("buffer {buffer}: its run begins at {begin}, no multiple of its alignment {alignment}")]
+    MisalignedRun {
+        /// Index of a buffer of the run.
+        buffer: usize,
+        /// The offset of the first one in bytes.
+        begin: u64,
+        /// The alignment of the buffer in bytes.
+        alignment: u64,
+    },
+    /// A buffer that is not right behind the one before it in its run.
+    #[error(
+        "buffer {buffer}: at {offset}, but the buffer before it in its run puts it at {expected}"
+    )]
+    BrokenRun {
+        /// Index of the buffer.
+        buffer: usize,
+        /// Its offset in bytes.
+        offset: u64,
+        /// The offset that it must have.
+        expected: u64,
+    },
+    /// A buffer on reserved bytes.
+    #[error("buffer {buffer} lies on bytes of reserved range {range} while they are reserved")]
+    OnReserved {
+        /// Index of the buffer; the first of its run, if it is in one.
+        buffer: usize,
+        /// Index of the range in [`Rules::reserved`].
+        range: usize,
+    },
+    /// Two buffers that are alive together and share bytes; the first of a run stands for it.
     #[error("buffers {first} and {second} are alive together and share bytes")]
     Overlap {
         /// The smaller index.
@@ -65,12 +96,12 @@ pub enum Violation {
     },
 }
 
-/// Checks a placement in O(n log n): alignment, fixed offsets, the capacity if one is given, and
-/// that no two buffers alive together share a byte.
+/// Checks a placement in O(n log n): alignment, fixed offsets, the capacity if one is given, runs,
+/// reserved ranges, and that no two buffers alive together share a byte.
 ///
 /// # Errors
 ///
-/// The first broken rule; buffers alone come before pairs.
+/// The first broken rule; buffers alone come before runs, and runs before pairs.
 ///
 /// ```
 /// use tenure_solve::{Buffer, Instance, validate};
@@ -94,12 +125,58 @@ pub fn validate(
     for (index, (buffer, &offset)) in buffers.iter().zip(offsets).enumerate() {
         check_alone(index, buffer, offset, capacity)?;
     }
-    let placed = buffers.iter().zip(offsets).enumerate();
-    let placed = placed.map(|(index, (buffer, &offset))| (index, buffer, offset));
-    match first_clash(placed, instance.rules(), buffers.len()) {
-        Some((first, second)) => Err(Violation::Overlap { first, second }),
-        None => Ok(()),
+    for run in &instance.rules().contiguous {
+        check_run(run, buffers, offsets)?;
     }
+    let plain = instance.plain();
+    let offsets = instance.plain_offsets(offsets);
+    let placed = plain.buffers().iter().zip(&*offsets).enumerate();
+    let placed = placed.map(|(index, (buffer, &offset))| (index, buffer, offset));
+    let Some((first, second)) = first_clash(placed, plain.rules(), plain.len()) else {
+        return Ok(());
+    };
+    // Ranges come behind buffers, and no two of them clash.
+    let first = instance.named(first).index();
+    Err(match instance.named(second) {
+        Named::Buffer(second) => Violation::Overlap {
+            first: first.min(second),
+            second: first.max(second),
+        },
+        Named::Range(range) => Violation::OnReserved {
+            buffer: first,
+            range,
+        },
+    })
+}
+
+/// Checks that a run begins at a multiple of all its alignments and has no gap but for them. Each
+/// buffer has been checked alone.
+fn check_run(run: &[usize], buffers: &[Buffer], offsets: &[u64]) -> Result<(), Violation> {
+    let Some(&first) = run.first() else {
+        return Ok(());
+    };
+    let mut expected = offsets[first];
+    for &buffer in run {
+        let alignment = buffers[buffer].alignment;
+        if !offsets[first].is_multiple_of(alignment) {
+            return Err(Violation::MisalignedRun {
+                buffer,
+                begin: offsets[first],
+                alignment,
+            });
+        }
+        let aligned = expected.checked_next_multiple_of(alignment);
+        expected = aligned.unwrap_or(u64::MAX);
+        if offsets[buffer] != expected {
+            return Err(Violation::BrokenRun {
+                buffer,
+                offset: offsets[buffer],
+                expected,
+            });
+        }
+        expected += buffers[buffer].size;
+    }
+    Ok(())
 }
 
 fn check_alone(

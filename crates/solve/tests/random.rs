@@ -5,7 +5,9 @@ use std::num::NonZeroUsize;
 
 use fastrand::Rng;
 use tenure_solve::validate::{Violation, validate};
-use tenure_solve::{Buffer, Config, Fits, Instance, Rules, Solution, Strategy, solve};
+use tenure_solve::{
+    Buffer, Config, Fits, Instance, Reserved, Rules, Solution, Span, Strategy, solve,
+};
 
 /// What random buffers look like.
 struct Shape {
@@ -20,6 +22,10 @@ struct Shape {
     fixed: u32,
     /// Separations and choices.
     rules: usize,
+    /// Runs, each of up to three buffers.
+    runs: usize,
+    /// Reserved ranges.
+    reserved: usize,
 }
 
 fn random_buffer(random: &mut Rng, shape: &Shape) -> Buffer {
@@ -51,10 +57,15 @@ fn random_instance(random: &mut Rng, shape: &Shape) -> Instance {
             }
         }
     }
-    let rules = random_rules(random, buffers.len(), shape.rules);
+    let rules = Rules {
+        contiguous: random_runs(random, buffers.len(), shape.runs),
+        reserved: random_reserved(random, shape),
+        ..random_rules(random, buffers.len(), shape.rules)
+    };
     let free: Vec<Buffer> = buffers.clone();
     Instance::with_rules(buffers, rules.clone()).unwrap_or_else(|_| {
-        // Two fixed ones are on the same bytes and kept apart.
+        // Two fixed ones are on the same bytes and kept apart, or one is on reserved bytes or where
+        // its run cannot put it.
         let free = free.into_iter().map(|buffer| Buffer {
             offset: None,
             ..buffer
@@ -82,18 +93,118 @@ fn random_rules(random: &mut Rng, buffers: usize, count: usize) -> Rules {
     rules
 }
 
-/// Whether two buffers must not share bytes.
-fn clash(instance: &Instance, a: usize, b: usize) -> bool {
+fn random_runs(random: &mut Rng, buffers: usize, count: usize) -> Vec<Vec<usize>> {
+    let mut all: Vec<usize> = (0..buffers).collect();
+    random.shuffle(&mut all);
+    let runs = all.chunks(random.usize(1..=3)).take(count);
+    runs.map(<[usize]>::to_vec).collect()
+}
+
+fn random_reserved(random: &mut Rng, shape: &Shape) -> Vec<Reserved> {
+    let mut reserved: Vec<Reserved> = Vec::new();
+    while reserved.len() < shape.reserved {
+        let from = random.u64(0..2 * shape.size);
+        let range = Reserved::always(from, from + random.u64(1..shape.size));
+        let lower = random.u64(0..shape.horizon - 1);
+        let range = match random.bool() {
+            true => range,
+            false => range.during(lower, random.u64(lower + 1..=shape.horizon)),
+        };
+        let rules = Rules {
+            reserved: reserved.iter().copied().chain([range]).collect(),
+            ..Rules::default()
+        };
+        if Instance::with_rules(Vec::new(), rules).is_ok() {
+            reserved.push(range);
+        }
+    }
+    reserved
+}
+
+/// What is placed as one: a run, or a buffer that is in none.
+struct Item {
+    members: Vec<usize>,
+    /// How far above the begin each member lies.
+    above: Vec<u64>,
+    /// Up to the last byte of a member.
+    size: u64,
+}
+
+fn items(instance: &Instance) -> Vec<Item> {
+    let buffers = instance.buffers();
+    let runs = &instance.rules().contiguous;
+    let alone = (0..buffers.len()).filter(|buffer| !runs.iter().flatten().any(|m| m == buffer));
+    let lists = alone.map(|buffer| vec![buffer]).chain(runs.iter().cloned());
+    let item = |members: Vec<usize>| {
+        let (mut above, mut end, mut size) = (Vec::new(), 0, 0);
+        for &member in &members {
+            let buffer = &buffers[member];
+            while end % buffer.alignment != 0 {
+                end += 1;
+            }
+            above.push(end);
+            end += buffer.size;
+            if buffer.size > 0 {
+                size = end;
+            }
+        }
+        Item {
+            members,
+            above,
+            size,
+        }
+    };
+    lists.map(item).collect()
+}
+
+impl Item {
+    fn sized<'a>(&'a self, instance: &'a Instance) -> impl Iterator<Item = usize> + 'a {
+        let members = self.members.iter().copied();
+        members.filter(|&member| instance.buffers()[member].size > 0)
+    }
+
+    /// Where it must begin, when a member is fixed.
+    fn fixed(&self, instance: &Instance) -> Option<u64> {
+        let mut members = self.members.iter().zip(&self.above);
+        members.find_map(|(&member, above)| Some(instance.buffers()[member].offset? - above))
+    }
+
+    /// Whether it may begin there, for its alignments and what is reserved.
+    fn may_begin(&self, instance: &Instance, offset: u64) -> bool {
+        let aligned = |&member: &usize| offset.is_multiple_of(instance.buffers()[member].alignment);
+        let clear = |range: &Reserved| {
+            let always = Span {
+                lower: 0,
+                upper: u64::MAX,
+            };
+            let time = range.time.unwrap_or(always);
+            let meets = |span: Span| span.lower < time.upper && time.lower < span.upper;
+            let alive = |member: usize| instance.buffers()[member].live_spans().any(meets);
+            let bytes = offset < range.to && range.from < offset + self.size;
+            !(bytes && self.sized(instance).any(alive))
+        };
+        self.members.iter().all(aligned) && instance.rules().reserved.iter().all(clear)
+    }
+}
+
+/// Whether two items must not share bytes.
+fn clash(instance: &Instance, a: &Item, b: &Item) -> bool {
     let rules = instance.rules();
-    let separate = |set: &Vec<usize>| set.contains(&a) && set.contains(&b);
-    let branch = |choice: &[Vec<usize>], of| choice.iter().position(|branch| branch.contains(&of));
+    let has = |item: &Item, set: &Vec<usize>| item.sized(instance).any(|m| set.contains(&m));
+    let branch = |choice: &[Vec<usize>], item: &Item| {
+        let all = |branch: &Vec<usize>| item.sized(instance).all(|m| branch.contains(&m));
+        choice.iter().position(all)
+    };
     let exclude = |choice: &Vec<Vec<usize>>| {
         let branches = branch(choice, a).zip(branch(choice, b));
         branches.is_some_and(|(first, second)| first != second)
     };
-    rules.separate.iter().any(separate)
-        || alive_together(&instance.buffers()[a], &instance.buffers()[b])
-            && !rules.exclusive.iter().any(exclude)
+    let alive = |x: usize, y: usize| alive_together(&instance.buffers()[x], &instance.buffers()[y]);
+    let meet = a
+        .sized(instance)
+        .any(|x| b.sized(instance).any(|y| alive(x, y)));
+    let separate = |set: &Vec<usize>| has(a, set) && has(b, set);
+    rules.separate.iter().any(separate) || meet && !rules.exclusive.iter().any(exclude)
 }
 
 fn alive_together(a: &Buffer, b: &Buffer) -> bool {
@@ -103,33 +214,30 @@ fn alive_together(a: &Buffer, b: &Buffer) -> bool {
     })
 }
 
-fn share_bytes(a: (&Buffer, u64), b: (&Buffer, u64)) -> bool {
+fn share_bytes(a: (&Item, u64), b: (&Item, u64)) -> bool {
     a.1 < b.1 + b.0.size && b.1 < a.1 + a.0.size && a.0.size > 0 && b.0.size > 0
 }
 
-/// The least height: in some order, the lowest free place for each buffer is optimal.
+/// The least height: in some order, the lowest free place for each item is optimal.
 fn least_height(instance: &Instance) -> u64 {
-    let buffers = instance.buffers();
-    let sized = (0..buffers.len()).filter(|&buffer| buffers[buffer].size > 0);
-    let (fixed, mut rest): (Vec<usize>, Vec<usize>) =
-        sized.partition(|&buffer| buffers[buffer].offset.is_some());
-    let place = |buffer: usize| (buffer, buffers[buffer].offset.unwrap());
-    let mut placed: Vec<(usize, u64)> = fixed.into_iter().map(place).collect();
+    let items = items(instance);
+    let sized = items.iter().filter(|item| item.size > 0);
+    let (fixed, mut rest): (Vec<&Item>, Vec<&Item>) =
+        sized.partition(|item| item.fixed(instance).is_some());
+    let place = |item| (item, Item::fixed(item, instance).unwrap());
+    let mut placed: Vec<(&Item, u64)> = fixed.into_iter().map(place).collect();
     let mut best = u64::MAX;
     try_orders(instance, &mut rest, &mut placed, &mut best);
     best
 }
 
-fn try_orders(
+fn try_orders<'a>(
     instance: &Instance,
-    rest: &mut Vec<usize>,
-    placed: &mut Vec<(usize, u64)>,
+    rest: &mut Vec<&'a Item>,
+    placed: &mut Vec<(&'a Item, u64)>,
     best: &mut u64,
 ) {
-    let buffers = instance.buffers();
-    let ends = placed
-        .iter()
-        .map(|&(buffer, offset)| offset + buffers[buffer].size);
+    let ends = placed.iter().map(|&(item, offset)| offset + item.size);
     let height = ends.max().unwrap_or(0);
     if rest.is_empty() {
         *best = height.min(*best);
@@ -138,21 +246,20 @@ fn try_orders(
         return;
     }
     for next in 0..rest.len() {
-        let buffer = rest.swap_remove(next);
+        let item = rest.swap_remove(next);
         let clashes = |offset: u64| {
             placed.iter().any(|&(other, other_offset)| {
-                let here = (&buffers[buffer], offset);
-                clash(instance, buffer, other) && share_bytes(here, (&buffers[other], other_offset))
+                clash(instance, item, other) && share_bytes((item, offset), (other, other_offset))
             })
         };
         let mut offset = 0;
-        while clashes(offset) {
-            offset += buffers[buffer].alignment;
+        while !item.may_begin(instance, offset) || clashes(offset) {
+            offset += 1;
         }
-        placed.push((buffer, offset));
+        placed.push((item, offset));
         try_orders(instance, rest, placed, best);
         placed.pop();
-        rest.push(buffer);
+        rest.push(item);
         let last = rest.len() - 1;
         rest.swap(next, last);
     }
@@ -174,7 +281,7 @@ fn check(instance: &Instance, solution: &Solution) {
 #[test]
 fn small_instances_are_solved_to_the_optimum() {
     let mut random = Rng::with_seed(1);
-    for round in 0..96 {
+    for round in 0..192 {
         let shape = Shape {
             buffers: random.usize(1..=7),
             horizon: random.u64(3..9),
@@ -182,6 +289,8 @@ fn small_instances_are_solved_to_the_optimum() {
             gaps: round % 4 * 2,
             fixed: round / 4 % 3,
             rules: round as usize / 12 % 4,
+            runs: round as usize / 48 % 2 * 2,
+            reserved: round as usize / 96 * random.usize(1..=3),
         };
         let instance = random_instance(&mut random, &shape);
         let least = least_height(&instance);
@@ -223,6 +332,8 @@ fn every_strategy_is_valid_on_larger_instances() {
             gaps: round % 3 * 3,
             fixed: round % 2,
             rules: round as usize / 2 % 3 * 4,
+            runs: round as usize / 6 * 9,
+            reserved: round as usize / 6 * random.usize(1..9),
         };
         let instance = random_instance(&mut random, &shape);
         for strategy in Strategy::all() {
@@ -279,6 +390,8 @@ fn threads_do_not_change_the_solution() {
         gaps: 1,
         fixed: 0,
         rules: 3,
+        runs: 5,
+        reserved: 4,
     };
     for steps in [0, 1_000, 30_000, 300_000, 3_000_000] {
         let instance = random_instance(&mut random, &shape);
@@ -317,19 +430,27 @@ fn the_validator_agrees_with_comparing_all_pairs() {
             gaps: round % 4 * 2,
             fixed: 0,
             rules: round as usize / 4 % 3,
+            runs: 0,
+            reserved: round as usize / 12 % 3,
         };
         let instance = random_instance(&mut random, &shape);
+        let items = items(&instance);
         let buffers = instance.buffers();
         let offset = |buffer: &Buffer| random.u64(0..40) * buffer.alignment;
         let offsets: Vec<u64> = buffers.iter().map(offset).collect();
+        // Without runs each buffer is an item.
         let clash = |a: usize, b: usize| {
-            clash(&instance, a, b)
-                && share_bytes((&buffers[a], offsets[a]), (&buffers[b], offsets[b]))
+            clash(&instance, &items[a], &items[b])
+                && share_bytes((&items[a], offsets[a]), (&items[b], offsets[b]))
         };
-        let any = (0..buffers.len()).any(|a| (0..a).any(|b| clash(a, b)));
+        let on_reserved = |a: usize| !items[a].may_begin(&instance, offsets[a]);
+        let any = (0..buffers.len()).any(|a| on_reserved(a) || (0..a).any(|b| clash(a, b)));
         match validate(&instance, &offsets, None) {
             Ok(()) => assert!(!any),
             Err(Violation::Overlap { first, second }) => assert!(clash(first, second)),
+            Err(Violation::OnReserved { buffer, range }) => {
+                assert!(on_reserved(buffer) && range < shape.reserved);
+            }
             Err(other) => panic!("{other}"),
         }
         accepted += u32::from(!any);
@@ -405,4 +526,69 @@ fn every_rule_of_a_placement_is_checked() {
         assert_eq!(validate(&instance, offsets, capacity), Err(expected));
     }
     assert_eq!(validate(&instance, &[8, 16, 99], Some(24)), Ok(()));
+}
+
+#[test]
+fn runs_and_reserved_ranges_of_a_placement_are_checked() {
+    let buffers = vec![
+        Buffer::new(8, 0, 2).with_alignment(4),
+        Buffer::new(6, 4, 6).with_alignment(8),
+        Buffer::new(5, 4, 6),
+        Buffer::new(0, 0, 9),
+    ];
+    let rules = Rules {
+        contiguous: vec![vec![2, 1, 3]],
+        reserved: vec![
+            Reserved::always(0, 2).during(8, 9),
+            Reserved::always(30, 40),
+        ],
+        ..Rules::default()
+    };
+    let instance = Instance::with_rules(buffers, rules).unwrap();
+    // The run takes 14 bytes: 5, 3 of padding, 6.
+    let cases: [(&[u64], Result<(), Violation>); 7] = [
+        (&[0, 8, 0, 14], Ok(())),
+        (&[0, 24, 16, 30], Ok(())),
+        (
+            &[0, 16, 4, 22],
+            Err(Violation::MisalignedRun {
+                buffer: 1,
+                begin: 4,
+                alignment: 8,
+            }),
+        ),
+        (
+            &[0, 16, 0, 22],
+            Err(Violation::BrokenRun {
+                buffer: 1,
+                offset: 16,
+                expected: 8,
+            }),
+        ),
+        (
+            &[0, 8, 0, 15],
+            Err(Violation::BrokenRun {
+                buffer: 3,
+                offset: 15,
+                expected: 14,
+            }),
+        ),
+        (
+            &[0, 32, 24, 38],
+            Err(Violation::OnReserved {
+                buffer: 2,
+                range: 1,
+            }),
+        ),
+        (
+            &[24, 8, 0, 14],
+            Err(Violation::OnReserved {
+                buffer: 0,
+                range: 1,
+            }),
+        ),
+    ];
+    for (offsets, expected) in cases {
+        assert_eq!(validate(&instance, offsets, None), expected, "{offsets:?}");
+    }
 }

@@ -61,10 +61,10 @@ pub(crate) const WAYS: [Way; 9] = {
 };
 
 /// Splits the buffers that have pieces at the moments that no lifetime crosses; gaps count as
-/// lifetime here. Each part lists indices of buffers.
+/// lifetime here. Each part lists indices of buffers, reserved ranges left out.
 pub(crate) fn parts(instance: &Instance) -> Vec<Vec<u32>> {
     let mut hulls: Vec<(u32, u32, u32)> = (0u32..)
-        .take(instance.len())
+        .take(instance.own().len())
         .filter_map(|buffer| {
             let hull = instance.hull(buffer as usize)?;
             Some((hull.lower, hull.upper, buffer))
@@ -97,6 +97,9 @@ pub(crate) fn search(
     if ranked.len() > MAX_MEMBERS {
         return Err(Exhausted);
     }
+    let instance = &*instance.below(height);
+    let alive = |&&buffer: &&u32| instance.hull(buffer as usize).is_some();
+    let ranked: &[u32] = &ranked.iter().filter(alive).copied().collect::<Vec<u32>>();
     let part = Part::new(instance, ranked);
     let tree = Tree::new(&part, height, techniques, way.visit);
     let found = tree.run(budget)?;
@@ -181,6 +184,10 @@ mod tests {
         let aligned = |size, alignment| Buffer::new(size, 0, 4).with_alignment(alignment);
         always(&[aligned(100, 64), aligned(60, 64), aligned(30, 4)], 194);
         always(&[aligned(100, 64), aligned(60, 64), aligned(42, 4)], 206);
+        // A buffer that waits for its twin leaves a hole below the next one.
+        let twins = [Buffer::new(6, 0, 4), Buffer::new(6, 0, 4)];
+        let others = [aligned(7, 4), aligned(19, 24), aligned(21, 4)];
+        always(&[&others[..], &twins].concat(), 61);
         let fixed = Buffer::new(8, 1, 2).with_offset(8);
         always(&[fixed.clone(), Buffer::new(12, 0, 4)], 28);
         always(&[fixed.clone(), Buffer::new(8, 0, 4)], 16);

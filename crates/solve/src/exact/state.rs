@@ -189,7 +189,8 @@ impl<'a> State<'a> {
                 if !exactly || !self.techniques.put_off || !self.techniques.head_bound {
                     self.soil(member);
                 }
-                true
+                // They do not count the hole that a twin that waits for the other leaves.
+                offset + size <= self.height
             }
             None => false,
         }
