@@ -34,6 +34,7 @@
 //! | [`validate`] | the judge that every solution passes before it is returned |
 //! | [`solution`] | configuration and result |
 //! | `budget`, `runner` | limits counted in steps and the one clock; tasks on threads |
+//! | [`memory`] | what a search needs, known before it begins |
 //! | `watch` | progress and cancelling |
 //!
 //! `examples/arena.rs` draws a placement.
@@ -48,6 +49,7 @@ mod exact;
 pub mod heuristics;
 pub mod instance;
 mod joined;
+pub mod memory;
 pub mod portfolio;
 pub mod rules;
 mod runner;

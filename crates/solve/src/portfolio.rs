@@ -24,6 +24,7 @@ use crate::exact::{self, MAX_MEMBERS, WAYS, Way};
 use crate::heuristics::order::{self, Order};
 use crate::heuristics::{core, greedy, peers, sweep};
 use crate::instance::Instance;
+use crate::memory;
 use crate::runner::in_order;
 use crate::solution::{Config, Fits, Solution, SolveError, Techniques};
 use crate::strategy::Strategy;
@@ -48,12 +49,13 @@ const MISSES: u32 = 2;
 /// Finds a placement of low height; see [`Config`] for the limits and the crate page for an
 /// example.
 ///
-/// A placement is always returned: the one pass of [`Strategy::Sweep`] is made whatever the limits.
-/// It is the answer, too, when another strategy was asked for and the time limit cut it.
+/// Within the limit of memory a placement is always returned: the one pass of [`Strategy::Sweep`] is
+/// made whatever the other limits. It is the answer, too, when another strategy was asked for and the time limit cut it.
 ///
 /// # Errors
 ///
-/// Only when a strategy breaks a rule, which is a mistake in this crate.
+/// When the search may need more memory than [`Config::memory`] allows. Any other error is a
+/// mistake in this crate.
 pub fn solve(instance: &Instance, config: &Config) -> Result<Solution, SolveError> {
     solve_watched(instance, config, &Watch::default())
 }
@@ -81,6 +83,12 @@ pub fn solve_watched(
     config: &Config,
     watch: &Watch<'_>,
 ) -> Result<Solution, SolveError> {
+    if let Some(limit) = config.memory {
+        let needed = memory::estimate(instance, config);
+        if needed > limit {
+            return Err(SolveError::Memory { needed, limit });
+        }
+    }
     let limit = config.time_limit;
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let stop = Stop::new(deadline, watch.cancel);

@@ -81,6 +81,9 @@ pub struct Config {
     pub steps: Option<u64>,
     /// When to stop by the clock, counted from the call.
     pub time_limit: Option<Duration>,
+    /// The most bytes that the search may take beyond the instance. When the
+    /// [estimate](crate::memory::estimate) is higher it does not begin; there is no limit without it.
+    pub memory: Option<u64>,
     /// Threads to search with. They do not change the solution.
     pub threads: NonZeroUsize,
     /// Seed of the random parts of the search.
@@ -122,6 +125,7 @@ impl Default for Config {
             strategy: Strategy::Auto,
             steps: None,
             time_limit: None,
+            memory: None,
             threads: NonZeroUsize::MIN,
             seed: 0,
             capacity: None,
@@ -168,10 +172,22 @@ pub struct Solution {
     pub cancelled: bool,
 }
 
-/// Why there is no solution. There always is one: this can only be a mistake in this crate.
+/// Why there is no solution.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SolveError {
-    /// A strategy made a placement that breaks a rule; nothing of it is returned.
+    /// The search may need more memory than it is allowed; nothing was allocated.
+    #[error(
+        "the search may need {needed} bytes of memory, above the limit of {limit}; raise it, or \
+         search with fewer threads"
+    )]
+    Memory {
+        /// The estimate in bytes.
+        needed: u64,
+        /// [`Config::memory`].
+        limit: u64,
+    },
+    /// A strategy made a placement that breaks a rule, which is a mistake in this crate; nothing of
+    /// it is returned.
     #[error("internal error: strategy {strategy} made an invalid placement: {violation}")]
     InvalidPlacement {
         /// The strategy.
