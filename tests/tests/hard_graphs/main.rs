@@ -43,7 +43,7 @@ fn all_options() -> Vec<PlanOptions> {
 fn planned(name: &str, graph: &Graph, options: &PlanOptions) -> Plan {
     let table = OpTable::builtin(graph.dialect);
     let config = Config {
-        steps: 1000,
+        steps: Some(1000),
         ..Config::default()
     };
     let planned = plan(graph, &table, options, &config);
