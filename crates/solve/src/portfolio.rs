@@ -35,10 +35,10 @@ use crate::watch::{Progress, Watch};
 const DIVES_PER_ROUND: usize = 8;
 
 /// Steps that an exact search may take in the first round; each round allows four times more.
-const EXACT_STEPS: u64 = 4_000_000;
+const EXACT_STEPS: u64 = 1_250_000;
 
-/// The way that pays when it goes on may take this many times more.
-const PATIENCE: u64 = 8;
+/// The first ways, which are most apt to succeed, may take this many times more.
+const LEADERS: (usize, u64) = (2, 8);
 
 /// A rung lies this part of the way below the best height.
 const RUNG: u64 = 4;
@@ -384,7 +384,7 @@ impl Search<'_> {
                 self.exact_round(round, &mut random);
             }
             // A dive costs far less than an exact search may.
-            for _ in 0..if exact { 4 << round.min(8) } else { 1 } {
+            for _ in 0..if exact { 1 << (2 * round).min(8) } else { 1 } {
                 if dives && !self.done() {
                     self.dive_round(&mut base, &mut random);
                 }
@@ -396,7 +396,7 @@ impl Search<'_> {
     /// The exact search at the height aimed at, and when that fails at the rungs of a ladder: from
     /// the best height a part of the way down to the highest that failed, again and again; a rung
     /// that is reached costs far less than one that is not. In later rounds the rungs are also tried
-    /// from changed orders.
+    /// from changed orders. Where a capacity is asked for there is no use in rungs above it.
     fn exact_round(&mut self, round: u32, random: &mut fastrand::Rng) {
         let Techniques {
             restarts, ladder, ..
@@ -407,34 +407,31 @@ impl Search<'_> {
             u64::MAX
         };
         let mut failed = self.enough();
-        let patient = limit.saturating_mul(if round == 0 { PATIENCE } else { 1 });
-        self.exact_at(failed, limit, patient, None);
+        let asked = self.config.capacity.is_some();
+        let mut changed = (round > 0).then_some(random);
+        self.exact_at(failed, limit, changed.as_deref_mut().filter(|_| asked));
+        if asked {
+            return;
+        }
         let mut misses = 0;
         while ladder && !self.done() && misses < MISSES {
             // Below the bound everything is proven to fail.
             failed = failed.max(self.enough().saturating_sub(1));
             let rung = self.best.height - (self.best.height - failed).div_ceil(RUNG);
-            let random = (round > 0).then_some(&mut *random);
             if rung <= failed {
                 return;
             }
-            if !self.exact_at(rung, limit, limit, random) {
+            if !self.exact_at(rung, limit, changed.as_deref_mut()) {
                 failed = rung;
                 misses += 1;
             }
         }
     }
 
-    /// The exact search at one height in all ways, each within `limit` steps, or `patient` if that
-    /// is what it needs, and from orders changed at `random`, until one finds a placement or proves that there
-    /// is none; whether one did.
-    fn exact_at(
-        &mut self,
-        height: u64,
-        limit: u64,
-        patient: u64,
-        random: Option<&mut fastrand::Rng>,
-    ) -> bool {
+    /// The exact search at one height in all ways, each within `limit` steps, and from orders
+    /// changed at `random`, until one finds a placement or proves that there is none; whether one
+    /// did.
+    fn exact_at(&mut self, height: u64, limit: u64, random: Option<&mut fastrand::Rng>) -> bool {
         let techniques = self.config.techniques;
         let instance = self.ground.instance;
         let mut orders: Vec<(Way, Vec<u32>)> = WAYS
@@ -450,7 +447,8 @@ impl Search<'_> {
         }
         let task = |index: usize, budget: &mut Budget<'_>| {
             let (way, order) = &orders[index];
-            let limit = if way.is_patient() { patient } else { limit };
+            let (leaders, more) = LEADERS;
+            let limit = limit.saturating_mul(if index < leaders { more } else { 1 });
             budget.within(limit, |budget| {
                 exact::search(instance, order, height, *way, techniques, budget)
             })

@@ -30,13 +30,6 @@ pub(crate) struct Way {
     visit: Visit,
 }
 
-impl Way {
-    /// Whether the way is apt to succeed late.
-    pub(crate) fn is_patient(self) -> bool {
-        self.visit == Visit::ByRank
-    }
-}
-
 /// The ways that are tried in turn; each solves instances that no other does.
 pub(crate) const WAYS: [Way; 9] = {
     const fn by_offset(order: Order) -> Way {
@@ -48,13 +41,13 @@ pub(crate) const WAYS: [Way; 9] = {
         Way { order, visit }
     }
     [
-        by_offset(Order::Birth),
-        by_offset(Order::Death),
         by_offset(Order::LoadDuration),
-        by_offset(Order::Area),
+        by_offset(Order::Birth),
+        by_offset(Order::Conflicts),
         by_offset(Order::Duration),
         by_offset(Order::LoadArea),
-        by_offset(Order::Conflicts),
+        by_offset(Order::Death),
+        by_offset(Order::Area),
         by_offset(Order::LoadSize),
         by_rank(Order::LoadDuration),
     ]
