@@ -89,9 +89,7 @@ pub fn solve_watched(
             return Err(SolveError::Memory { needed, limit });
         }
     }
-    let limit = config.time_limit;
-    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-    let stop = Stop::new(deadline, watch.cancel);
+    let clock = config.time_limit.map(|limit| (Instant::now(), limit));
     let stated = instance;
     let instance = stated.plain();
     let bounds = bounds::bounds(instance);
@@ -102,6 +100,12 @@ pub fn solve_watched(
         offsets,
         strategy: Strategy::Sweep,
     };
+    // What cannot be cut, as the last check, takes about as long as all until here.
+    let deadline = clock.and_then(|(start, limit)| {
+        let reserve = start.elapsed();
+        start.checked_add(limit.saturating_sub(reserve))
+    });
+    let stop = Stop::new(deadline, watch.cancel);
     // What is better ends below; a strategy asked for by name may end above.
     let below = match config.strategy {
         Strategy::Auto | Strategy::Exact | Strategy::Restarts => instance.below(best.height),
