@@ -29,7 +29,7 @@ fn checker_and_execution_agree_on_real_plans() {
         let nodes = rng.usize(3..most_nodes);
         let (graph, table) = random_graph(&mut rng, nodes);
         let config = Config {
-            steps: 10_000,
+            steps: Some(10_000),
             ..Config::default()
         };
         let options = options(seed);

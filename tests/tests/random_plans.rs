@@ -16,7 +16,7 @@ fn graphs() -> u64 {
 fn try_plan(graph: &Graph, options: &PlanOptions) -> Result<Plan, PlanError> {
     let table = OpTable::builtin(graph.dialect);
     let config = Config {
-        steps: 100_000,
+        steps: Some(100_000),
         ..Config::default()
     };
     plan(graph, &table, options, &config).map(|planned| planned.plan)
