@@ -27,6 +27,7 @@ mod error;
 mod finding;
 pub mod layout;
 mod options;
+pub mod read_write;
 pub mod storage;
 mod work;
 

@@ -3,7 +3,7 @@
 use tenure_graph::{Attr, Graph};
 
 /// The rules under which a program is guarded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Addresses of intermediate tensors may be others in each run, and operators are told.
     pub feature_map_refreshable: bool,
@@ -15,10 +15,38 @@ pub struct Options {
     pub single_op: bool,
     /// Devices of several kinds take part.
     pub heterogeneous: bool,
+    /// The caller's input buffers may be overwritten.
+    pub inputs_donated: bool,
+    /// Copies are taken out even where something marks or surrounds them.
+    pub force_identity_removal: bool,
+    /// The device can hand over addresses instead of bytes.
+    pub zero_copy_supported: bool,
+    /// Each node clears its own memory, with its own task, right before it runs.
+    pub nodes_clear_themselves: bool,
+    /// The device has a node of its own for filling memory.
+    pub memset_supported: bool,
 }
 
 /// The static memory policy under which pages may change.
 const CHANGING_PAGES: i64 = 4;
+
+impl Default for Options {
+    /// What holds where nobody says anything.
+    fn default() -> Self {
+        Options {
+            feature_map_refreshable: false,
+            pages_may_change: false,
+            offline: false,
+            single_op: false,
+            heterogeneous: false,
+            inputs_donated: false,
+            force_identity_removal: false,
+            zero_copy_supported: true,
+            nodes_clear_themselves: false,
+            memset_supported: false,
+        }
+    }
+}
 
 impl Options {
     /// What a graph's file says; everything else is as usual.
@@ -32,6 +60,15 @@ impl Options {
             offline: flag("offline"),
             single_op: flag("single_op"),
             heterogeneous: flag("heterogeneous"),
+            inputs_donated: flag("inputs_donated"),
+            force_identity_removal: flag("identity_force"),
+            zero_copy_supported: options.get("zero_copy_supported").and_then(Attr::as_bool)
+                != Some(false),
+            nodes_clear_themselves: matches!(
+                options.get("atomic_clean_policy"),
+                Some(Attr::Int(1)) | Some(Attr::Bool(true))
+            ) || options.str("atomic_clean_policy") == Some("1"),
+            memset_supported: flag("memset_supported"),
         }
     }
 }

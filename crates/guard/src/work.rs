@@ -1,7 +1,7 @@
 //! A program while a pass edits it: the editor, who reads what as it stands, and the copies that
 //! passes put in.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tenure_graph::effects::{OpTable, Trait};
@@ -47,6 +47,7 @@ pub struct Work<'a> {
     position: SecondaryMap<NodeId, u32>,
     /// Nodes by a node that they wait for.
     waiting: SecondaryMap<NodeId, Vec<NodeId>>,
+    removed: FxHashSet<NodeId>,
     /// How many edits were made.
     version: Cell<u64>,
     producers: RefCell<FxHashMap<NodeId, Dated>>,
@@ -76,6 +77,7 @@ impl<'a> Work<'a> {
             users,
             position,
             waiting,
+            removed: FxHashSet::default(),
             version: Cell::new(0),
             producers: RefCell::default(),
         }
@@ -103,6 +105,12 @@ impl<'a> Work<'a> {
     #[must_use]
     pub fn users(&self, value: ValueId) -> &[(NodeId, u32)] {
         &self.users[value]
+    }
+
+    /// Who waits for a node.
+    #[must_use]
+    pub fn waiting(&self, node: NodeId) -> &[NodeId] {
+        &self.waiting[node]
     }
 
     /// Place of a node in the order of execution over all subgraphs.
@@ -169,6 +177,75 @@ impl<'a> Work<'a> {
         }
         self.position[id] = beside;
         Ok(id)
+    }
+
+    /// Takes out a node that hands its inputs on: who reads its output `i` reads its input `i`, and
+    /// order that went through it stays.
+    ///
+    /// # Errors
+    /// When an output has no input of the same number.
+    pub fn take_out(&mut self, node: NodeId, reason: &str) -> Result<(), GuardError> {
+        let graph = self.graph();
+        let outputs: Vec<_> = graph.nodes[node]
+            .outputs
+            .iter()
+            .copied()
+            .enumerate()
+            .collect();
+        let before: Vec<NodeId> = graph.nodes[node].control.to_vec();
+        let after = self.waiting[node].clone();
+        for (o, output) in outputs {
+            let Some(output) = output else { continue };
+            let source = self.graph().nodes[node].input(o);
+            for user in self.users[output].clone() {
+                if let Some(source) = source {
+                    self.redirect(user, source, reason)?;
+                }
+                for &first in &before {
+                    if self.graph().nodes[user.0].subgraph == self.graph().nodes[first].subgraph {
+                        self.order(first, user.0, reason)?;
+                    }
+                }
+            }
+        }
+        let read: Vec<ValueId> = self.graph().nodes[node]
+            .inputs
+            .iter()
+            .flatten()
+            .copied()
+            .collect();
+        let producers = read.iter().map(|&v| self.graph().values[v].producer);
+        let subgraph = self.graph().nodes[node].subgraph;
+        let producers: Vec<NodeId> = producers
+            .filter(|&n| self.graph().nodes[n].subgraph == subgraph)
+            .collect();
+        for &last in &after {
+            for &first in before.iter().chain(&producers) {
+                self.order(first, last, reason)?;
+            }
+            self.edit(
+                &Edit::RemoveControl {
+                    before: node,
+                    after: last,
+                },
+                reason,
+            )?;
+        }
+        self.edit(&Edit::Bypass { node }, reason)?;
+        for value in read {
+            self.users[value].retain(|&(user, _)| user != node);
+        }
+        for first in before {
+            self.waiting[first].retain(|&n| n != node);
+        }
+        self.removed.insert(node);
+        Ok(())
+    }
+
+    /// Whether a node was taken out.
+    #[must_use]
+    pub fn is_taken_out(&self, node: NodeId) -> bool {
+        self.removed.contains(&node)
     }
 
     /// Lets an input read another value.
@@ -405,6 +482,34 @@ impl<'a> Work<'a> {
         inputs.map(|&v| Anchor::of(graph, v))
     }
 
+    /// Whether `first` has certainly ended when `last` starts, by edges of data and control between
+    /// nodes of their own subgraph or, where they are of different ones, of what runs them.
+    #[must_use]
+    pub fn is_before(&self, first: NodeId, last: NodeId) -> bool {
+        let graph = self.graph();
+        let Some((first, last)) = side_by_side(graph, first, last) else {
+            return false;
+        };
+        let subgraph = graph.nodes[first].subgraph;
+        let from = self.position[first];
+        let mut seen = FxHashSet::default();
+        let mut stack = vec![last];
+        while let Some(node) = stack.pop() {
+            let read = graph.nodes[node].inputs.iter().flatten();
+            let producers = read.map(|&v| graph.values[v].producer);
+            for n in producers.chain(graph.nodes[node].control.iter().copied()) {
+                if n == first {
+                    return true;
+                }
+                let here = graph.nodes[n].subgraph == subgraph;
+                if here && self.position[n] >= from && seen.insert(n) {
+                    stack.push(n);
+                }
+            }
+        }
+        false
+    }
+
     /// Whether a node writes its input `i` in place, so that others see it.
     #[must_use]
     pub fn updates(&self, node: NodeId, i: u32) -> bool {
@@ -443,4 +548,27 @@ pub fn has_unknown_size(graph: &Graph, anchor: Anchor) -> bool {
         Some(shape) => shape.iter().any(|&d| d < 0),
         None => anchor.value(graph).is_some_and(unknown),
     }
+}
+
+/// The two nodes of one subgraph that are, or run, the given ones; `None` where one runs the other,
+/// or both are run by one node.
+#[must_use]
+pub fn side_by_side(graph: &Graph, one: NodeId, other: NodeId) -> Option<(NodeId, NodeId)> {
+    let owner = |n: NodeId| graph.subgraphs[graph.nodes[n].subgraph].owner;
+    let depth = |n: NodeId| graph.depth(graph.nodes[n].subgraph);
+    let (mut one, mut other) = (one, other);
+    let (mut high, mut low) = (depth(one), depth(other));
+    while high > low {
+        one = owner(one)?;
+        high -= 1;
+    }
+    while low > high {
+        other = owner(other)?;
+        low -= 1;
+    }
+    while graph.nodes[one].subgraph != graph.nodes[other].subgraph {
+        one = owner(one)?;
+        other = owner(other)?;
+    }
+    (one != other).then_some((one, other))
 }

@@ -2,12 +2,14 @@
 
 mod assign;
 pub mod csv;
+mod edited;
 mod edits;
+mod order;
 
 use serde_json::Value;
 use tenure_graph::Graph;
 use tenure_graph::effects::OpTable;
-use tenure_guard::{GuardError, Guarded, Options, layout};
+use tenure_guard::{GuardError, Guarded, Options, layout, read_write};
 
 use crate::case::GraphCase;
 use crate::expect::Judge;
@@ -25,6 +27,7 @@ enum Kind {
 const KINDS: &[(&str, Kind)] = &[
     ("assign", Kind::Judges(assign::run)),
     ("layout_conflict", Kind::Edits(layout::resolve)),
+    ("rw_conflict", Kind::Edits(read_write::resolve)),
 ];
 
 /// Runs all kinds that a case names, and gives back what does not hold. A case with alternatives

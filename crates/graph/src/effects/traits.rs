@@ -33,6 +33,9 @@ pub enum Trait {
     /// A collective that gives its result in the memory it read; where that is a variable, the
     /// variable has to be written back when the collective worked on a copy.
     WritesBack,
+    /// A copy that stands for nothing but the value: it may be taken out, and put in, as memory
+    /// needs it.
+    Transparent,
     /// It looks at its inputs in a way that is no read and no write: a hint to a cache.
     Hint,
     /// It fills memory with zeros.

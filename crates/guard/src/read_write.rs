@@ -1,0 +1,513 @@
+//! Layer 2: who may write what another still reads, by the kind of output and the kind of input.
+//!
+//! Each output is, to those who read it, a constant, shared, nobody else's, or memory that is meant
+//! to be written; each input reads, writes so that others see it, or writes for itself. A table says
+//! for which two of these a copy must stand between them. What the inputs and outputs of subgraphs
+//! are is found from the innermost outwards.
+//!
+//! Copies that stand for nothing but the value (`Identity`, `ReadVariableOp`) are divided among
+//! their readers or taken out where the same table asks for none.
+
+use rustc_hash::FxHashMap;
+use tenure_graph::control::result_index;
+use tenure_graph::effects::{OpClass, OpTable, Trait};
+use tenure_graph::entity::EntityRef;
+use tenure_graph::patch::Log;
+use tenure_graph::{Attr, Graph, NodeId, SubgraphId, ValueId};
+
+use crate::Guarded;
+use crate::error::GuardError;
+use crate::finding::{Finding, Kind};
+use crate::layout::attributes::flag;
+use crate::options::Options;
+use crate::storage::{Anchor, in_order, is_condition, outer_input, reference};
+use crate::work::{CANNOT_BE_DELETED, Work};
+
+const STAGE: &str = "read-write";
+
+/// Attribute of a node that leaves its inputs changed.
+pub const INPUT_MUTABLE: &str = "_input_mutable";
+
+/// Attribute of an input that is given more memory than its tensor takes, and is shifted about.
+const SPECIAL_INPUT_SIZE: &str = "_special_input_size";
+
+/// What an output is to those who read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputType {
+    /// Never to be written.
+    Constant,
+    /// Read by several.
+    Shared,
+    /// Read by one, who may do with it what it likes.
+    Sole,
+    /// Memory that is meant to be written: a variable, the caller's input, a reference to one.
+    Writeable,
+}
+
+/// What a node does to an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InputType {
+    /// It reads.
+    Reads,
+    /// It writes, and whoever reads the memory afterwards is meant to see it.
+    Writes,
+    /// It writes, and nobody else may see it.
+    WritesInside,
+}
+
+/// Whether a copy must stand between an output and an input. Two writers in one subgraph of which
+/// one works for itself are as strict as that one.
+#[must_use]
+pub const fn needs_copy(output: OutputType, input: InputType) -> bool {
+    use InputType::{Reads, Writes, WritesInside};
+    use OutputType::{Constant, Shared, Sole, Writeable};
+    match (output, input) {
+        //           Reads              Writes             WritesInside
+        (Constant, Reads) => false,
+        (Constant, Writes | WritesInside) => true,
+        (Shared, Reads | Writes) => false,
+        (Shared, WritesInside) => true,
+        (Sole, Reads | Writes | WritesInside) => false,
+        (Writeable, Reads | Writes) => false,
+        (Writeable, WritesInside) => true,
+    }
+}
+
+/// Parts readers from writers.
+///
+/// # Errors
+/// When an edit does not fit.
+pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
+    let mut pass = Pass {
+        graph,
+        options,
+        work: Work::new(graph, table),
+        inner: FxHashMap::default(),
+        results: FxHashMap::default(),
+        findings: Vec::new(),
+    };
+    pass.borders()?;
+    for node in in_order(graph, graph.root) {
+        pass.node(node)?;
+    }
+    let (graph, log) = if pass.work.is_untouched() {
+        (graph.clone(), Log::default())
+    } else {
+        pass.work.finish()?
+    };
+    Ok(Guarded {
+        graph,
+        log,
+        findings: pass.findings,
+    })
+}
+
+struct Pass<'a> {
+    graph: &'a Graph,
+    options: &'a Options,
+    work: Work<'a>,
+    /// What happens inside a node to its inputs.
+    inner: FxHashMap<(NodeId, u32), InputType>,
+    /// What the subgraphs of a node give as its outputs, in order.
+    results: FxHashMap<(NodeId, u32), Vec<OutputType>>,
+    findings: Vec<Finding>,
+}
+
+impl Pass<'_> {
+    /// The subgraphs, the innermost first.
+    fn subgraphs(&self) -> Vec<SubgraphId> {
+        let graph = self.graph;
+        let mut all: Vec<SubgraphId> = graph.subgraphs.keys().collect();
+        all.retain(|&s| s != graph.root);
+        all.sort_by_key(|&s| std::cmp::Reverse((graph.depth(s), s.index())));
+        all
+    }
+
+    fn is_loop_body(&self, subgraph: SubgraphId) -> bool {
+        let owner = self.graph.subgraphs[subgraph].owner;
+        owner.is_some_and(|o| self.work.table.class(self.graph, o) == OpClass::While)
+    }
+
+    /// What inputs and outputs of nodes with subgraphs are, and copies of results that another
+    /// memory would reach.
+    fn borders(&mut self) -> Result<(), GuardError> {
+        let graph = self.graph;
+        let subgraphs = self.subgraphs();
+        for &subgraph in &subgraphs {
+            for &data in &graph.subgraphs[subgraph].inputs {
+                let outer = outer_input(graph, self.work.table, data);
+                let value = graph.nodes[data].output(0);
+                let (Some(outer), Some(value)) = (outer, value) else {
+                    continue;
+                };
+                let users = self.work.users(value).iter();
+                let inside = users.map(|&(n, i)| self.input_type(n, i)).max();
+                let all = self.inner.entry(outer).or_insert(InputType::Reads);
+                *all = inside.map_or(*all, |inside| inside.max(*all));
+            }
+        }
+        for &subgraph in &subgraphs {
+            if !self.is_loop_body(subgraph) {
+                self.results(subgraph)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn results(&mut self, subgraph: SubgraphId) -> Result<(), GuardError> {
+        let graph = self.graph;
+        let body = &graph.subgraphs[subgraph];
+        let (Some(owner), Some(output)) = (body.owner, body.output) else {
+            return Ok(());
+        };
+        for (i, value) in (0u32..).zip(&graph.nodes[output].inputs) {
+            let Some(value) = *value else { continue };
+            let index = result_index(graph, Some(output), i as usize);
+            let Ok(index) = u32::try_from(index) else {
+                continue;
+            };
+            let mut given = self.output_type(value);
+            let leaves_as_it_is = match given {
+                OutputType::Writeable => self.may_leave(owner, index),
+                OutputType::Constant => !self.is_written(owner, index),
+                OutputType::Shared | OutputType::Sole => true,
+            };
+            if !leaves_as_it_is {
+                let harm = "what the branch gives back would be written as another's memory";
+                self.copy((output, i), "branch-result-written", harm)?;
+                given = OutputType::Sole;
+            }
+            self.results.entry((owner, index)).or_default().push(given);
+        }
+        Ok(())
+    }
+
+    /// Whether an output of a node with subgraphs can be the memory that one of them gives.
+    fn may_leave(&self, owner: NodeId, index: u32) -> bool {
+        let graph = self.graph;
+        let node = &graph.nodes[owner];
+        let Some(made) = node.output(index as usize) else {
+            return true;
+        };
+        if self.work.table.class(graph, owner) == OpClass::Call {
+            return true;
+        }
+        let others = node
+            .bodies
+            .iter()
+            .filter_map(|b| result_of(graph, b.graph, index));
+        if node.bodies.len() >= 2
+            && others
+                .into_iter()
+                .any(|v| self.output_type(v) == OutputType::Shared)
+        {
+            return false;
+        }
+        self.work.users(made).iter().all(|&(user, i)| {
+            graph.nodes[user].bodies.is_empty() && self.input_type(user, i) == InputType::Reads
+        })
+    }
+
+    /// Whether somebody writes an output of a node.
+    fn is_written(&self, owner: NodeId, index: u32) -> bool {
+        let made = self.graph.nodes[owner].output(index as usize);
+        let users = made.map(|v| self.work.users(v).iter());
+        users.is_some_and(|mut u| u.any(|&(n, i)| self.input_type(n, i) != InputType::Reads))
+    }
+
+    /// What an output is to those who read it.
+    fn output_type(&self, value: ValueId) -> OutputType {
+        let graph = self.work.graph();
+        let table = self.work.table;
+        let mut value = value;
+        // Each step goes out of a subgraph, so it ends.
+        loop {
+            let made = &graph.values[value];
+            let id = made.producer;
+            let node = &graph.nodes[id];
+            let by_readers = match self.work.users(value).len() {
+                0 | 1 => OutputType::Sole,
+                _ => OutputType::Shared,
+            };
+            let class = table.class(graph, id);
+            match class {
+                OpClass::Variable => return OutputType::Writeable,
+                OpClass::Constant => return OutputType::Constant,
+                OpClass::While => return by_readers,
+                OpClass::Input if graph.subgraphs[node.subgraph].owner.is_none() => {
+                    return OutputType::Writeable;
+                }
+                OpClass::Input if self.is_loop_body(node.subgraph) => return by_readers,
+                OpClass::Input => {
+                    let outer = outer_input(graph, table, id);
+                    let outer = outer.and_then(|(o, i)| graph.nodes[o].input(i as usize));
+                    match outer {
+                        Some(outer) if by_readers == OutputType::Shared => {
+                            return match self.output_type(outer) {
+                                OutputType::Sole => OutputType::Shared,
+                                given => given,
+                            };
+                        }
+                        Some(outer) => value = outer,
+                        None => return by_readers,
+                    }
+                }
+                _ if !node.bodies.is_empty() => {
+                    let given = self.results.get(&(id, made.output));
+                    let given = match given.map(Vec::as_slice) {
+                        Some([one]) => *one,
+                        _ => OutputType::Sole,
+                    };
+                    return match (given, by_readers) {
+                        (OutputType::Writeable, _) => OutputType::Writeable,
+                        (OutputType::Constant, _) => OutputType::Constant,
+                        (_, by_readers) => by_readers,
+                    };
+                }
+                _ => {
+                    let effects = table.effects(graph, id);
+                    let writes = effects.refs.iter().any(|a| a.output == made.output);
+                    return if writes {
+                        OutputType::Writeable
+                    } else {
+                        by_readers
+                    };
+                }
+            }
+        }
+    }
+
+    /// What a node does to an input.
+    fn input_type(&self, id: NodeId, i: u32) -> InputType {
+        let graph = self.work.graph();
+        let table = self.work.table;
+        if table.class(graph, id) == OpClass::While || writes_inside(graph, id, i) {
+            return InputType::WritesInside;
+        }
+        let node = &graph.nodes[id];
+        if !node.bodies.is_empty() {
+            return self
+                .inner
+                .get(&(id, i))
+                .copied()
+                .unwrap_or(InputType::Reads);
+        }
+        if flag(&node.attrs, INPUT_MUTABLE) {
+            InputType::WritesInside
+        } else if self.work.updates(id, i) {
+            InputType::Writes
+        } else {
+            InputType::Reads
+        }
+    }
+
+    fn copy(
+        &mut self,
+        (reader, i): (NodeId, u32),
+        rule: &'static str,
+        harm: &str,
+    ) -> Result<(), GuardError> {
+        let graph = self.work.graph();
+        let at = Anchor::input(reader, i);
+        let Some(value) = at.value(graph) else {
+            return Ok(());
+        };
+        let source = graph.values[value].producer;
+        let name = format!("{}_Identity", graph.nodes[source].name);
+        let finding = Finding {
+            kind: Kind::ReadWrite,
+            stage: STAGE,
+            rule,
+            at: at.label(graph),
+            with: Anchor::of(graph, value).label(graph),
+            harm: harm.to_owned(),
+            repair: "copied".to_owned(),
+            bytes: graph.bytes(value),
+        };
+        self.work.copy_before(reader, &[i], &name, harm)?;
+        self.findings.push(finding);
+        Ok(())
+    }
+
+    fn node(&mut self, id: NodeId) -> Result<(), GuardError> {
+        let (graph, table) = (self.graph, self.work.table);
+        let node = &graph.nodes[id];
+        let in_subgraph = node.subgraph != graph.root;
+        let is_border = match table.class(graph, id) {
+            OpClass::Input => in_subgraph && !self.is_loop_body(node.subgraph),
+            OpClass::Output => in_subgraph,
+            _ => false,
+        };
+        if is_border
+            || is_condition(graph, table, node.subgraph)
+            || flag(&node.attrs, CANNOT_BE_DELETED)
+        {
+            return Ok(());
+        }
+        if table.traits(graph, id).has(Trait::Transparent)
+            && node.outputs.len() == 1
+            && node.inputs.len() <= 1
+        {
+            self.divide(id)?;
+            if !self.work.is_taken_out(id) && !self.is_useful(id) {
+                self.work.take_out(id, "nobody writes what it copies")?;
+            }
+            if self.work.is_taken_out(id) {
+                return Ok(());
+            }
+        }
+        for o in 0..node.outputs.len() {
+            if let Some(value) = node.output(o) {
+                self.part(value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives each reader of a copy that writes a copy of its own, and lets all others read what is
+    /// copied; but not where others wait for the copy.
+    fn divide(&mut self, id: NodeId) -> Result<(), GuardError> {
+        let graph = self.work.graph();
+        let (Some(source), Some(made)) = (graph.nodes[id].input(0), graph.nodes[id].output(0))
+        else {
+            return Ok(());
+        };
+        let users = self.work.users(made).to_vec();
+        if users.len() < 2 || !self.work.waiting(id).is_empty() {
+            return Ok(());
+        }
+        let before = graph.nodes[id].control.to_vec();
+        for user in users {
+            if self.input_type(user.0, user.1) == InputType::Reads {
+                let reason = "it only reads, so it needs no copy";
+                self.work.redirect(user, source, reason)?;
+                for &first in &before {
+                    self.work.order(first, user.0, reason)?;
+                }
+            } else {
+                let harm = "each writer needs a copy of its own";
+                self.copy(user, "copy-shared-by-writers", harm)?;
+            }
+        }
+        if self.work.users(made).is_empty() {
+            self.work
+                .take_out(id, "all its readers read what it copied")?;
+        }
+        Ok(())
+    }
+
+    /// Whether a copy must stay.
+    fn is_useful(&self, id: NodeId) -> bool {
+        let graph = self.work.graph();
+        let table = self.work.table;
+        let node = &graph.nodes[id];
+        let (Some(source), Some(made)) = (node.input(0), node.output(0)) else {
+            return true;
+        };
+        let users = self.work.users(made);
+        let [(user, i)] = users else {
+            return !users.is_empty();
+        };
+        let producer = graph.values[source].producer;
+        let at_border = !graph.nodes[producer].bodies.is_empty()
+            || !graph.nodes[*user].bodies.is_empty()
+            || self.is_inner_end(producer)
+            || self.is_inner_end(*user);
+        table.traits(graph, *user).has(Trait::Merges)
+            || at_border
+            // It reads before somebody else writes: see the head of `passes/identity`.
+            || !self.work.waiting(id).is_empty()
+            || needs_copy(self.output_type(source), self.input_type(*user, *i))
+    }
+
+    /// Whether a node is input or result of a subgraph.
+    fn is_inner_end(&self, node: NodeId) -> bool {
+        let graph = self.work.graph();
+        let inner = graph.nodes[node].subgraph != graph.root;
+        let class = self.work.table.class(graph, node);
+        inner && matches!(class, OpClass::Input | OpClass::Output)
+    }
+
+    /// Puts copies between an output and all who need one.
+    fn part(&mut self, value: ValueId) -> Result<(), GuardError> {
+        let users = self.work.users(value).to_vec();
+        let output = self.output_type(value);
+        let spared = self.spared(value, output, &users);
+        for (n, &(user, i)) in users.iter().enumerate() {
+            if spared && n + 1 == users.len() {
+                continue;
+            }
+            if needs_copy(output, self.input_type(user, i)) {
+                let harm = match output {
+                    OutputType::Constant => "a constant would be written",
+                    _ => "it writes what others read",
+                };
+                self.copy((user, i), "reader-and-writer", harm)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the last reader may have the memory itself: all readers are one node that writes for
+    /// itself, and nobody else can reach the memory.
+    fn spared(&self, value: ValueId, output: OutputType, users: &[(NodeId, u32)]) -> bool {
+        let Some(&(node, _)) = users.first() else {
+            return false;
+        };
+        let one_node = users
+            .iter()
+            .all(|&(user, i)| user == node && self.input_type(user, i) == InputType::WritesInside);
+        one_node
+            && match output {
+                OutputType::Shared => true,
+                OutputType::Writeable => self.is_sole_path(value),
+                OutputType::Constant | OutputType::Sole => false,
+            }
+    }
+
+    /// Whether only one node at a time reaches the memory of a value, back to where it comes from.
+    fn is_sole_path(&self, value: ValueId) -> bool {
+        let graph = self.work.graph();
+        let table = self.work.table;
+        let mut value = value;
+        loop {
+            if self.work.users(value).len() != 1 {
+                return false;
+            }
+            let made = &graph.values[value];
+            let subgraph = graph.nodes[made.producer].subgraph;
+            match table.class(graph, made.producer) {
+                OpClass::Variable | OpClass::Constant => return false,
+                OpClass::Input => {
+                    return subgraph == graph.root && self.options.inputs_donated;
+                }
+                _ => {}
+            }
+            let input = reference(graph, table, made.producer, made.output);
+            let source = input.map(|i| graph.nodes[made.producer].input(i as usize));
+            match source {
+                Some(Some(source)) => value = source,
+                Some(None) => return false,
+                None => return true,
+            }
+        }
+    }
+}
+
+/// Whether an input is shifted about in memory of its own.
+fn writes_inside(graph: &Graph, node: NodeId, i: u32) -> bool {
+    let attrs = graph.nodes[node].input_attrs.get(i as usize);
+    let size = attrs
+        .and_then(|a| a.get(SPECIAL_INPUT_SIZE))
+        .and_then(Attr::as_int);
+    size.is_some_and(|size| size > 0)
+}
+
+/// The value that becomes output `index` of a subgraph's owner.
+fn result_of(graph: &Graph, subgraph: SubgraphId, index: u32) -> Option<ValueId> {
+    let output = graph.subgraphs[subgraph].output?;
+    let inputs = graph.nodes[output].inputs.iter().enumerate();
+    let mut inputs =
+        inputs.filter(|(i, _)| result_index(graph, Some(output), *i) == index as usize);
+    inputs.next().and_then(|(_, value)| *value)
+}
