@@ -21,6 +21,11 @@ pub fn judge(graph: &Graph, judge: &mut Judge<'_>) {
             judge.fail(format!("no_race: {reason}"));
         }
     }
+    for (name, output) in slots(judge.take("no_overwrite")) {
+        if let Err(reason) = order::no_overwrite(graph, &name, output) {
+            judge.fail(format!("no_overwrite: {reason}"));
+        }
+    }
 }
 
 fn is(graph: &Graph, node: NodeId, op: &str) -> bool {

@@ -4,11 +4,13 @@ mod assign;
 pub mod csv;
 mod edited;
 mod edits;
+mod lint;
 mod order;
 
 use serde_json::Value;
 use tenure_graph::Graph;
 use tenure_graph::effects::OpTable;
+use tenure_guard::passes::{collective_writes, contiguous_inputs, identity, subgraph};
 use tenure_guard::{GuardError, Guarded, Options, layout, read_write};
 
 use crate::case::GraphCase;
@@ -27,6 +29,14 @@ enum Kind {
 const KINDS: &[(&str, Kind)] = &[
     ("assign", Kind::Judges(assign::run)),
     ("layout_conflict", Kind::Edits(layout::resolve)),
+    ("hccl_memcpy", Kind::Edits(collective_writes::run)),
+    (
+        "hccl_continuous_memcpy",
+        Kind::Edits(contiguous_inputs::run),
+    ),
+    ("identity", Kind::Edits(identity::run)),
+    ("subgraph", Kind::Edits(subgraph::run)),
+    ("lint", Kind::Judges(lint::run)),
     ("rw_conflict", Kind::Edits(read_write::resolve)),
 ];
 

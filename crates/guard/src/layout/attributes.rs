@@ -310,7 +310,9 @@ pub fn is_static(graph: &Graph, subgraph: SubgraphId) -> bool {
     !flag(attrs, "dynamic_shape") && !flag(attrs, "_dynamic_shape_partitioned")
 }
 
-fn memory_kind(node: &Node, key: &str, index: u32) -> i64 {
+/// The kind of memory that a list of kinds gives for a slot; past its end the ordinary one.
+#[must_use]
+pub fn memory_kind(node: &Node, key: &str, index: u32) -> i64 {
     let Some(Attr::List(kinds)) = node.attrs.get(key) else {
         return ORDINARY_MEMORY;
     };

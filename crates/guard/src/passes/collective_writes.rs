@@ -1,0 +1,106 @@
+//! Collectives that write what they read (`_input_mutable`): nobody else may see it.
+//!
+//! An input is copied when it is a constant or variable, when another collective writes it, too, or
+//! when somebody reads it after the collective. A reader that is in no order with the collective
+//! is made to come first: an edge is cheaper than a copy.
+
+use tenure_graph::effects::{OpClass, OpTable, Trait};
+use tenure_graph::{Attrs, Graph, NodeId, ValueId};
+
+use super::Pass;
+use crate::Guarded;
+use crate::error::GuardError;
+use crate::finding::Kind;
+use crate::layout::attributes::flag;
+use crate::options::Options;
+use crate::read_write::INPUT_MUTABLE;
+use crate::storage::in_order;
+
+/// Runs the pass.
+///
+/// # Errors
+/// When an edit does not fit.
+pub fn run(graph: &Graph, table: &OpTable, _: &Options) -> Result<Guarded, GuardError> {
+    let mut pass = Pass::new(graph, table, Kind::CollectiveWrite, "collective-writes");
+    let nodes = in_order(graph, graph.root);
+    for id in nodes
+        .into_iter()
+        .filter(|&n| flag(&graph.nodes[n].attrs, INPUT_MUTABLE))
+    {
+        for i in (0u32..).take(graph.nodes[id].inputs.len()) {
+            if let Some(value) = pass.work.graph().nodes[id].input(i as usize) {
+                pass.isolate(id, i, value)?;
+            }
+        }
+    }
+    pass.done(graph)
+}
+
+impl Pass<'_> {
+    fn isolate(&mut self, id: NodeId, i: u32, value: ValueId) -> Result<(), GuardError> {
+        let graph = self.work.graph();
+        let name = graph.nodes[id].name.clone();
+        let copy = format!("{name}_HcclMemcpyPass_Identity{i}");
+        let class = self.work.table.class(graph, graph.values[value].producer);
+        if matches!(class, OpClass::Constant | OpClass::Variable) {
+            let harm = "the collective would write a constant or variable";
+            self.copy(id, i, &copy, "collective-writes-source", harm)?;
+            let assign = format!("{name}_Assign_{i}");
+            return self.write_back(id, i, value, &assign, Attrs::new());
+        }
+        let users = self.work.users(value).to_vec();
+        let others = users.into_iter().filter(|&user| user != (id, i));
+        let others: Vec<(NodeId, u32)> = others.filter(|&u| !self.looks_at_shape(u)).collect();
+        if others.iter().any(|&other| self.comes_too_late(other, id)) {
+            let harm = "the collective would write what another reads after it";
+            self.copy(id, i, &copy, "collective-writes-shared", harm)?;
+            return Ok(());
+        }
+        for (reader, _) in others {
+            if !self.work.is_before(reader, id) {
+                let reason = "it reads what the collective writes";
+                self.work.order(reader, id, reason)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a reader cannot be made to have read before the collective writes.
+    fn comes_too_late(&self, (reader, i): (NodeId, u32), collective: NodeId) -> bool {
+        let graph = self.work.graph();
+        reader == collective
+            || self.work.table.class(graph, reader) == OpClass::Output
+            || self.work.is_before(collective, reader)
+            || flag(&graph.nodes[reader].attrs, INPUT_MUTABLE)
+            || self.work.updates(reader, i)
+            || !graph.nodes[reader].bodies.is_empty() && !self.work.is_before(reader, collective)
+            || self.hands_on(reader, i)
+    }
+
+    /// Whether a reader hands the memory on under another name, so that others read it through it.
+    fn hands_on(&self, reader: NodeId, i: u32) -> bool {
+        let graph = self.work.graph();
+        let outputs = (0u32..).zip(&graph.nodes[reader].outputs);
+        let table = self.work.table;
+        outputs.into_iter().any(|(o, value)| {
+            value.is_some() && crate::storage::reference(graph, table, reader, o) == Some(i)
+        })
+    }
+
+    /// Whether a reader asks the shape alone, itself or all who read it under another shape.
+    fn looks_at_shape(&self, (reader, i): (NodeId, u32)) -> bool {
+        let graph = self.work.graph();
+        let table = self.work.table;
+        if table.effects(graph, reader).shape_only.contains(&i) {
+            return true;
+        }
+        if !table.traits(graph, reader).has(Trait::Relabels) {
+            return false;
+        }
+        let made = graph.nodes[reader].output(0);
+        let users = made.map_or(&[][..], |v| self.work.users(v));
+        users
+            .iter()
+            .all(|&(n, i)| table.effects(graph, n).shape_only.contains(&i))
+    }
+}
