@@ -10,7 +10,10 @@ mod order;
 use serde_json::Value;
 use tenure_graph::Graph;
 use tenure_graph::effects::OpTable;
-use tenure_guard::passes::{collective_writes, contiguous_inputs, identity, subgraph};
+use tenure_guard::passes::{
+    collective_writes, concat_no_task, contiguous_inputs, fixed_addresses, identity,
+    in_place_support, joined_offsets, subgraph, user_addresses, zeroing,
+};
 use tenure_guard::{GuardError, Guarded, Options, layout, read_write};
 
 use crate::case::GraphCase;
@@ -34,6 +37,12 @@ const KINDS: &[(&str, Kind)] = &[
         "hccl_continuous_memcpy",
         Kind::Edits(contiguous_inputs::run),
     ),
+    ("concat_no_task", Kind::Edits(concat_no_task::run)),
+    ("mark_same_addr", Kind::Edits(fixed_addresses::run)),
+    ("inplace_support", Kind::Edits(in_place_support::run)),
+    ("set_io_offset", Kind::Edits(joined_offsets::run)),
+    ("memcpy_addr_async", Kind::Edits(user_addresses::run)),
+    ("atomic_clean", Kind::Edits(zeroing::run)),
     ("identity", Kind::Edits(identity::run)),
     ("subgraph", Kind::Edits(subgraph::run)),
     ("lint", Kind::Judges(lint::run)),

@@ -26,6 +26,8 @@ pub enum Trait {
     Relabels,
     /// Output 0 is whichever input has come: all inputs and output 0 are one memory.
     Merges,
+    /// It waits for one of several streams and hands on what that one made.
+    MergesStreams,
     /// It hands its data input on to one of several outputs.
     Switches,
     /// It works on the memory that it reads and hands out, without a task of its own.

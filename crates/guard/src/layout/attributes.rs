@@ -144,7 +144,7 @@ pub const ORDINARY_MEMORY: i64 = 0;
 const ORDINARY_KINDS: [i64; 3] = [ORDINARY_MEMORY, 2, 4];
 
 /// The engine that runs collectives.
-const COLLECTIVE_ENGINE: &str = "ops_kernel_info_hccl";
+pub const COLLECTIVE_ENGINE: &str = "ops_kernel_info_hccl";
 
 /// The engine that runs operators of the user's own.
 const CUSTOM_ENGINE: &str = "DNN_VM_CUSTOM_OP_STORE";

@@ -2,9 +2,15 @@
 //! [`Guarded`](crate::Guarded) and can be run alone.
 
 pub mod collective_writes;
+pub mod concat_no_task;
 pub mod contiguous_inputs;
+pub mod fixed_addresses;
 pub mod identity;
+pub mod in_place_support;
+pub mod joined_offsets;
 pub mod subgraph;
+pub mod user_addresses;
+pub mod zeroing;
 
 use tenure_graph::effects::{OpClass, Trait};
 use tenure_graph::patch::{Log, NewNode, NewOutput, Spot};
