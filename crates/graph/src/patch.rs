@@ -104,6 +104,15 @@ pub enum Edit {
         /// The value; `None` removes it.
         value: Option<Attr>,
     },
+    /// An output is an input's memory from now on, or has its own again; nothing is written.
+    Reuse {
+        /// The node.
+        node: NodeId,
+        /// Which of its outputs.
+        output: u32,
+        /// Whose memory it is.
+        input: Option<u32>,
+    },
     /// A node reads another value.
     Redirect {
         /// The reader.
@@ -318,6 +327,17 @@ impl fmt::Display for Words<'_> {
             } => {
                 let verb = if value.is_some() { "set" } else { "remove" };
                 write!(f, "{verb} {attr:?} of {slot} of {}", label(*node))
+            }
+            Edit::Reuse {
+                node,
+                output,
+                input,
+            } => {
+                let node = label(*node);
+                match input {
+                    Some(i) => write!(f, "let output {output} of {node} be its input {i}"),
+                    None => write!(f, "let output {output} of {node} have its own memory"),
+                }
             }
             Edit::Bypass { node } => write!(f, "take out {}", label(*node)),
             Edit::AddControl { before, after } => {

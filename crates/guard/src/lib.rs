@@ -25,6 +25,7 @@
 pub mod control_flow;
 mod error;
 mod finding;
+pub mod in_place;
 pub mod layout;
 pub mod lint;
 mod options;

@@ -16,6 +16,7 @@ pub fn judge(graph: &Graph, judge: &mut Judge<'_>) {
     attributes(graph, judge);
     edges(graph, judge);
     names(graph, judge);
+    merges(graph, judge);
     for race in quadruples(judge.take("no_race")) {
         if let Err(reason) = order::no_race(graph, race) {
             judge.fail(format!("no_race: {reason}"));
@@ -278,6 +279,35 @@ fn names(graph: &Graph, judge: &mut Judge<'_>) {
             if find(graph, name).is_some() != is_there {
                 judge.fail(format!("{key}: {name}"));
             }
+        }
+    }
+}
+
+/// Outputs that take over an input's memory.
+fn merges(graph: &Graph, judge: &mut Judge<'_>) {
+    let wanted = judge
+        .take("inplace")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    for wanted in wanted {
+        let output = wanted.get(1).and_then(Value::as_u64);
+        let output = output.and_then(|o| usize::try_from(o).ok());
+        let node = wanted
+            .get(0)
+            .and_then(Value::as_str)
+            .and_then(|name| find(graph, name));
+        let value = node.zip(output).and_then(|(n, o)| graph.nodes[n].output(o));
+        let Some(value) = value else {
+            judge.fail(format!("inplace: {wanted}: there is no such output"));
+            continue;
+        };
+        let got = graph.values[value]
+            .hints
+            .as_ref()
+            .and_then(|h| h.reuse_input);
+        if wanted.get(2).and_then(Value::as_u64) != got.map(u64::from) {
+            judge.fail(format!("inplace: expected {wanted}, got {got:?}"));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The kinds of cases, a file each. A new kind is a row in [`KINDS`].
 
 mod assign;
+mod candidates;
 pub mod csv;
 mod edited;
 mod edits;
@@ -14,7 +15,7 @@ use tenure_guard::passes::{
     collective_writes, concat_no_task, contiguous_inputs, fixed_addresses, identity,
     in_place_support, joined_offsets, subgraph, user_addresses, zeroing,
 };
-use tenure_guard::{GuardError, Guarded, Options, layout, read_write};
+use tenure_guard::{GuardError, Guarded, Options, in_place, layout, read_write};
 
 use crate::case::GraphCase;
 use crate::expect::Judge;
@@ -39,6 +40,8 @@ const KINDS: &[(&str, Kind)] = &[
     ),
     ("concat_no_task", Kind::Edits(concat_no_task::run)),
     ("mark_same_addr", Kind::Edits(fixed_addresses::run)),
+    ("inplace", Kind::Edits(in_place::resolve)),
+    ("inplace_candidates", Kind::Judges(candidates::run)),
     ("inplace_support", Kind::Edits(in_place_support::run)),
     ("set_io_offset", Kind::Edits(joined_offsets::run)),
     ("memcpy_addr_async", Kind::Edits(user_addresses::run)),

@@ -181,6 +181,16 @@ impl<'a> Editor<'a> {
                     None => drop(attrs.remove(attr)),
                 }
             }
+            Edit::Reuse {
+                node,
+                output,
+                input,
+            } => {
+                if let Some(input) = input {
+                    self.slot(*node, *input)?;
+                }
+                self.hints(*node, *output)?.reuse_input = *input;
+            }
             Edit::Redirect {
                 reader,
                 input,
@@ -276,15 +286,16 @@ impl<'a> Editor<'a> {
                 }
                 attrs.get_mut(i).ok_or(Unfit::NoInput)
             }
-            Slot::Out(o) => {
-                let value = self.graph.nodes[node].output(o as usize);
-                let value = &mut self.graph.to_mut().values[value.ok_or(Unfit::NoOutput)?];
-                let hints = value
-                    .hints
-                    .get_or_insert_with(|| Box::new(OutputHints::default()));
-                Ok(&mut hints.attrs)
-            }
+            Slot::Out(o) => Ok(&mut self.hints(node, o)?.attrs),
         }
+    }
+
+    fn hints(&mut self, node: NodeId, output: u32) -> Result<&mut OutputHints, Unfit> {
+        self.has(node)?;
+        let value = self.graph.nodes[node].output(output as usize);
+        let value = value.ok_or(Unfit::NoOutput)?;
+        let hints = &mut self.graph.to_mut().values[value].hints;
+        Ok(hints.get_or_insert_default())
     }
 
     fn bypass(&mut self, node: NodeId) -> Result<(), Unfit> {

@@ -515,7 +515,7 @@ impl<'a> ClassView<'a> {
 }
 
 /// Whether some rule between what two anchors ask is more than agreement.
-fn may_clash(a: &Traits, b: &Traits) -> bool {
+pub(crate) fn may_clash(a: &Traits, b: &Traits) -> bool {
     rules(a, b).any(|rule| rule != Rule::Agree)
 }
 

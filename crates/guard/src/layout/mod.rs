@@ -24,6 +24,7 @@ use crate::options::Options;
 use crate::storage::{Anchor, Classes};
 use crate::work::{Work, has_unknown_size};
 use attributes::{Scope, is_static};
+pub(crate) use class::may_clash;
 use class::{ClassView, Cut};
 
 const STAGE: &str = "layout";

@@ -1,0 +1,361 @@
+//! In-place merging: an output takes over the memory of an input where nobody can tell.
+//!
+//! A node says which outputs it can write over which inputs (`_output_inplace_ability`). The pairs
+//! are filtered by what the reference looks at ([`candidates`]), then each is judged against the
+//! memory as it is after the merges before it, the one that saves most first: the input's memory
+//! must be nobody's to keep, the node must come after everybody else who uses it, and nothing that
+//! the two memories are asked for may clash. One that is declined is reported with the bytes lost,
+//! and takes back none before it.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::cmp::Reverse;
+use tenure_graph::effects::{OpClass, OpTable};
+use tenure_graph::patch::{Edit, Log};
+use tenure_graph::{Attr, Graph, NodeId, StreamId};
+
+use crate::Guarded;
+use crate::error::GuardError;
+use crate::finding::{Finding, Kind};
+use crate::layout::analysed;
+use crate::layout::attributes::{CONTIGUOUS_OUTPUT, PACKED_OUTPUT, Scope, Traits, flag};
+use crate::layout::may_clash;
+use crate::options::Options;
+use crate::storage::{Anchor, Classes, SOURCE_VARIABLE, in_order, reference};
+use crate::work::Work;
+
+const STAGE: &str = "in-place";
+
+/// Node attribute: pairs of an output and an input that it can be written over.
+const ABILITY: &str = "_output_inplace_ability";
+
+/// An output that may be written over an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Candidate {
+    /// The node.
+    pub node: NodeId,
+    /// Which output.
+    pub output: u32,
+    /// Which input.
+    pub input: u32,
+}
+
+/// What nodes say they can do, without what the readers of the same producer rule out: a later
+/// reader, a reader on another stream, one that writes by reference.
+///
+/// # Errors
+/// [`GuardError::Malformed`] for a pair that is none, or names an input or output that is not there.
+pub fn candidates(graph: &Graph, table: &OpTable) -> Result<Vec<Candidate>, GuardError> {
+    let work = Work::new(graph, table);
+    let mut all = Vec::new();
+    for node in in_order(graph, graph.root) {
+        for (output, input) in stated(graph, node)? {
+            if is_last_reader(&work, node, input) {
+                all.push(Candidate {
+                    node,
+                    output,
+                    input,
+                });
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The pairs that a node states.
+fn stated(graph: &Graph, id: NodeId) -> Result<Vec<(u32, u32)>, GuardError> {
+    let node = &graph.nodes[id];
+    let Some(attr) = node.attrs.get(ABILITY) else {
+        return Ok(Vec::new());
+    };
+    let malformed = |problem: String| GuardError::Malformed {
+        at: format!("node {:?}", graph.node_label(id)),
+        problem,
+    };
+    let Attr::List(pairs) = attr else {
+        return Err(malformed(format!(
+            "{ABILITY} is no list of pairs [output, input]"
+        )));
+    };
+    let mut all = Vec::new();
+    for pair in pairs {
+        let numbers = pair.as_ints().unwrap_or_default();
+        let numbers: Vec<u32> = numbers
+            .iter()
+            .filter_map(|&n| u32::try_from(n).ok())
+            .collect();
+        let [output, input] = numbers[..] else {
+            return Err(malformed(format!(
+                "{ABILITY} has something that is no pair [output, input]"
+            )));
+        };
+        if node.output(output as usize).is_none() || node.input(input as usize).is_none() {
+            let problem =
+                format!("{ABILITY} names output {output} and input {input}: one is not there");
+            return Err(malformed(problem));
+        }
+        all.push((output, input));
+    }
+    Ok(all)
+}
+
+/// Whether a node is the last, on one stream, of all who read the producer of an input, and none of
+/// them writes by reference.
+fn is_last_reader(work: &Work<'_>, node: NodeId, input: u32) -> bool {
+    let graph = work.graph();
+    let Some(value) = graph.nodes[node].input(input as usize) else {
+        return false;
+    };
+    let producer = graph.values[value].producer;
+    let made = graph.nodes[producer].outputs.iter().flatten();
+    let mut readers = made.flat_map(|&v| work.users(v)).map(|&(n, _)| n);
+    let mut on: Option<StreamId> = stream(work, producer);
+    readers.all(|reader| {
+        let same = match (on, stream(work, reader)) {
+            (Some(one), Some(other)) => one == other,
+            _ => true,
+        };
+        on = on.or(stream(work, reader));
+        same && work.position(reader) <= work.position(node)
+            && !flag(&graph.nodes[reader].attrs, "reference")
+    })
+}
+
+/// The stream of a node; nodes that run nothing count as on the first, as the reference has them.
+fn stream(work: &Work<'_>, node: NodeId) -> Option<StreamId> {
+    let graph = work.graph();
+    let runs = match work.table.class(graph, node) {
+        OpClass::Input | OpClass::Constant | OpClass::Variable | OpClass::Output => {
+            Some(StreamId::from_u32(0))
+        }
+        _ => None,
+    };
+    graph.nodes[node].stream.or(runs)
+}
+
+/// Merges what can be merged.
+///
+/// # Errors
+/// As [`candidates`], and where the graph contradicts itself.
+pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
+    let mut candidates = candidates(graph, table)?;
+    if candidates.is_empty() {
+        return Ok(Guarded::of(graph));
+    }
+    let saved = |c: &Candidate| {
+        let value = graph.nodes[c.node].output(c.output as usize);
+        value.and_then(|v| graph.bytes(v)).unwrap_or(0)
+    };
+    // A stable sort: of equal ones the earlier node, and of one node the pair that it names first.
+    candidates.sort_by_key(|c| Reverse(saved(c)));
+    let mut work = Work::new(graph, table);
+    let mut memories = Vec::new();
+    for top in analysed(graph) {
+        let scope = Scope {
+            graph,
+            table,
+            options,
+            top,
+        };
+        memories.push(Memories::new(
+            scope,
+            &work,
+            Classes::build(graph, table, top)?,
+        ));
+    }
+    let mut findings = Vec::new();
+    let mut taken: FxHashSet<(NodeId, bool, u32)> = FxHashSet::default();
+    for candidate in candidates {
+        let Candidate {
+            node,
+            output,
+            input,
+        } = candidate;
+        if taken.contains(&(node, true, output)) || taken.contains(&(node, false, input)) {
+            continue;
+        }
+        let judged = memories.iter_mut().find_map(|m| m.judge(&work, candidate));
+        match judged.unwrap_or(Err("its memory is not planned here")) {
+            Ok(()) => {
+                taken.insert((node, true, output));
+                taken.insert((node, false, input));
+                let input = Some(input);
+                let edit = Edit::Reuse {
+                    node,
+                    output,
+                    input,
+                };
+                work.edit(&edit, "nobody else needs the input's memory any more")?;
+            }
+            Err(reason) => findings.push(Finding {
+                kind: Kind::ReadWrite,
+                stage: STAGE,
+                rule: "in-place-declined",
+                at: Anchor::output(node, output).label(graph),
+                with: Anchor::input(node, input).label(graph),
+                harm: reason.to_owned(),
+                repair: String::new(),
+                bytes: Some(saved(&candidate)),
+            }),
+        }
+    }
+    let (graph, log) = if work.is_untouched() {
+        (graph.clone(), Log::default())
+    } else {
+        work.finish()?
+    };
+    Ok(Guarded {
+        graph,
+        log,
+        findings,
+    })
+}
+
+/// One memory after the merges so far.
+#[derive(Clone, Default)]
+struct Memory {
+    /// What its anchors ask, each once.
+    asks: FxHashSet<Traits>,
+    /// The one output that is written there first; `None` where there are several.
+    origin: Option<Anchor>,
+    /// It is an input, constant or variable, which stays as it is.
+    is_kept: bool,
+    /// Nodes that use it, without those that certainly come before another of the list.
+    uses: Vec<NodeId>,
+}
+
+/// The memories of the part of a program that is analysed together.
+struct Memories<'a> {
+    scope: Scope<'a>,
+    classes: Classes,
+    of_class: Vec<Memory>,
+    /// Which class a merged class is part of by now.
+    part_of: FxHashMap<usize, usize>,
+}
+
+impl<'a> Memories<'a> {
+    fn new(scope: Scope<'a>, work: &Work<'_>, classes: Classes) -> Self {
+        let (graph, table) = (scope.graph, scope.table);
+        let of_class = classes.lists.iter().map(|list| {
+            let mut memory = Memory::default();
+            let mut origins = 0;
+            for anchor in list.iter().map(|&m| classes.anchors[m]) {
+                memory.asks.insert(scope.traits(&classes, anchor));
+                let class = table.class(graph, anchor.node);
+                match anchor.slot {
+                    tenure_graph::patch::Slot::Out(o) => {
+                        let kept = matches!(
+                            class,
+                            OpClass::Input | OpClass::Constant | OpClass::Variable
+                        );
+                        memory.is_kept |= kept;
+                        if reference(graph, table, anchor.node, o).is_none() {
+                            origins += 1;
+                            memory.origin = (origins == 1).then_some(anchor);
+                        }
+                    }
+                    tenure_graph::patch::Slot::In(_) => memory.uses.push(anchor.node),
+                }
+            }
+            memory.uses.sort_by_key(|&n| work.position(n));
+            memory.uses.dedup();
+            memory
+        });
+        let of_class = of_class.collect();
+        Memories {
+            scope,
+            classes,
+            of_class,
+            part_of: FxHashMap::default(),
+        }
+    }
+
+    fn class(&self, anchor: Anchor) -> Option<usize> {
+        let mut class = self.classes.class_of(anchor)?;
+        while let Some(&larger) = self.part_of.get(&class) {
+            class = larger;
+        }
+        Some(class)
+    }
+
+    /// Merges a candidate's two memories, or says why not; `None` where it is not among them.
+    fn judge(&mut self, work: &Work<'_>, candidate: Candidate) -> Option<Result<(), &'static str>> {
+        let Candidate {
+            node,
+            output,
+            input,
+        } = candidate;
+        let made = Anchor::output(node, output);
+        let from = self.class(Anchor::input(node, input))?;
+        let to = self.class(made)?;
+        if from == to {
+            return Some(Err("they are one memory already"));
+        }
+        if let Err(reason) = self.allows(work, candidate, from, to) {
+            return Some(Err(reason));
+        }
+        let new = std::mem::take(&mut self.of_class[to]);
+        let memory = &mut self.of_class[from];
+        memory.asks.extend(new.asks);
+        // Everybody else is certain to come before the node.
+        memory.uses = vec![node];
+        memory.uses.extend(new.uses);
+        self.part_of.insert(to, from);
+        Some(Ok(()))
+    }
+
+    fn allows(
+        &self,
+        work: &Work<'_>,
+        candidate: Candidate,
+        from: usize,
+        to: usize,
+    ) -> Result<(), &'static str> {
+        let graph = self.scope.graph;
+        let node = &graph.nodes[candidate.node];
+        let (old, new) = (&self.of_class[from], &self.of_class[to]);
+        let made = Anchor::output(candidate.node, candidate.output);
+        let (Some(read), Some(written)) = (
+            node.input(candidate.input as usize),
+            node.output(candidate.output as usize),
+        ) else {
+            return Err("there is no such input or output");
+        };
+        let bytes = graph.bytes(written);
+        let hints = graph.values[written].hints.as_ref();
+        if bytes.is_none() || bytes != graph.bytes(read) {
+            return Err("input and output differ in size");
+        }
+        if old.is_kept {
+            return Err("the input is the caller's, a constant or a variable");
+        }
+        if flag(&node.attrs, CONTIGUOUS_OUTPUT) || flag(&node.attrs, PACKED_OUTPUT) {
+            return Err("the outputs must lie side by side");
+        }
+        if hints.is_some_and(|h| h.attrs.get(SOURCE_VARIABLE).is_some()) {
+            return Err("the output is a variable's memory");
+        }
+        if graph.home(read) != node.subgraph {
+            return Err("the input is made outside the subgraph, which may run again");
+        }
+        if new.origin != Some(made) {
+            return Err("others write the output's memory, too");
+        }
+        let is_over = |&user: &NodeId| {
+            let earlier = work.position(user) < work.position(candidate.node);
+            let stream = graph.nodes[user].stream;
+            let in_line = earlier
+                && stream.is_some()
+                && stream == node.stream
+                && graph.nodes[user].subgraph == node.subgraph;
+            user == candidate.node || in_line || work.is_before(user, candidate.node)
+        };
+        if !old.uses.iter().all(is_over) {
+            return Err("somebody may still use the input's memory afterwards");
+        }
+        let clash = |a: &Traits| new.asks.iter().any(|b| may_clash(a, b));
+        if old.asks.iter().any(clash) {
+            return Err("the two memories are asked for what one cannot be");
+        }
+        Ok(())
+    }
+}
