@@ -1,5 +1,6 @@
 //! What the model's file and the caller say of the program as a whole.
 
+use std::collections::BTreeSet;
 use tenure_graph::{Attr, Graph};
 
 /// The rules under which a program is guarded.
@@ -25,6 +26,8 @@ pub struct Options {
     pub nodes_clear_themselves: bool,
     /// The device has a node of its own for filling memory.
     pub memset_supported: bool,
+    /// The inputs of the program, by `index`, whose memory it may have when it needs them no more.
+    pub donated_inputs: BTreeSet<i64>,
 }
 
 /// The static memory policy under which pages may change.
@@ -44,6 +47,7 @@ impl Default for Options {
             zero_copy_supported: true,
             nodes_clear_themselves: false,
             memset_supported: false,
+            donated_inputs: BTreeSet::new(),
         }
     }
 }
@@ -69,6 +73,48 @@ impl Options {
                 Some(Attr::Int(1)) | Some(Attr::Bool(true))
             ) || options.str("atomic_clean_policy") == Some("1"),
             memset_supported: flag("memset_supported"),
+            donated_inputs: donated(
+                options.str("input_reuse_mem_indexes"),
+                options.str("output_reuse_input_mem_indexes"),
+            ),
         }
+    }
+}
+
+/// The inputs of a list (`"0,2"`), none if something in it is no number, and those of pairs of an
+/// input and an output (`"0,0|1,1"`), of which those that are none are passed over.
+fn donated(inputs: Option<&str>, pairs: Option<&str>) -> BTreeSet<i64> {
+    let number = |text: &str| {
+        u32::try_from(text.trim().parse::<i64>().ok()?)
+            .ok()
+            .map(i64::from)
+    };
+    let listed = inputs
+        .filter(|text| !text.is_empty())
+        .map(|text| text.split(',').map(number));
+    let listed: Option<BTreeSet<i64>> = listed.and_then(Iterator::collect);
+    let pairs = pairs.unwrap_or_default().split('|').filter_map(|pair| {
+        let (input, output) = pair.split_once(',')?;
+        number(output)?;
+        number(input)
+    });
+    listed
+        .unwrap_or_default()
+        .into_iter()
+        .chain(pairs)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn donated_inputs_are_listed_or_paired() {
+        let of = |inputs, pairs| donated(inputs, pairs).into_iter().collect::<Vec<_>>();
+        assert_eq!(of(Some("0,2"), None), [0, 2]);
+        assert_eq!(of(Some("0,x"), Some("3,1")), [3]);
+        assert_eq!(of(Some("999999999999999999999999"), None), [0i64; 0]);
+        assert_eq!(of(None, Some("1,1|-2,0|5|0,0")), [0, 1]);
     }
 }

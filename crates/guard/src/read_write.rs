@@ -78,14 +78,7 @@ pub const fn needs_copy(output: OutputType, input: InputType) -> bool {
 /// # Errors
 /// When an edit does not fit.
 pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
-    let mut pass = Pass {
-        graph,
-        options,
-        work: Work::new(graph, table),
-        inner: FxHashMap::default(),
-        results: FxHashMap::default(),
-        findings: Vec::new(),
-    };
+    let mut pass = Pass::new(graph, table, options);
     pass.borders()?;
     for node in in_order(graph, graph.root) {
         pass.node(node)?;
@@ -102,6 +95,36 @@ pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guar
     })
 }
 
+/// What inputs and outputs of a program are, without an edit.
+pub(crate) struct Types<'a>(Pass<'a>);
+
+impl<'a> Types<'a> {
+    /// Looks at a program.
+    ///
+    /// # Errors
+    /// Never for a graph that holds its invariants.
+    pub(crate) fn of(
+        graph: &'a Graph,
+        table: &'a OpTable,
+        options: &'a Options,
+    ) -> Result<Self, GuardError> {
+        let mut pass = Pass::new(graph, table, options);
+        pass.looks_only = true;
+        pass.borders()?;
+        Ok(Types(pass))
+    }
+
+    /// Whether a copy would have to stand between a value and an input.
+    pub(crate) fn needs_copy(&self, value: ValueId, (node, i): (NodeId, u32)) -> bool {
+        needs_copy(self.0.output_type(value), self.0.input_type(node, i))
+    }
+
+    /// Whether a node writes an input in some way.
+    pub(crate) fn writes(&self, (node, i): (NodeId, u32)) -> bool {
+        self.0.input_type(node, i) != InputType::Reads
+    }
+}
+
 struct Pass<'a> {
     graph: &'a Graph,
     options: &'a Options,
@@ -111,9 +134,23 @@ struct Pass<'a> {
     /// What the subgraphs of a node give as its outputs, in order.
     results: FxHashMap<(NodeId, u32), Vec<OutputType>>,
     findings: Vec<Finding>,
+    /// No copy is made.
+    looks_only: bool,
 }
 
-impl Pass<'_> {
+impl<'a> Pass<'a> {
+    fn new(graph: &'a Graph, table: &'a OpTable, options: &'a Options) -> Self {
+        Pass {
+            graph,
+            options,
+            work: Work::new(graph, table),
+            inner: FxHashMap::default(),
+            results: FxHashMap::default(),
+            findings: Vec::new(),
+            looks_only: false,
+        }
+    }
+
     /// The subgraphs, the innermost first.
     fn subgraphs(&self) -> Vec<SubgraphId> {
         let graph = self.graph;
@@ -309,7 +346,7 @@ impl Pass<'_> {
     ) -> Result<(), GuardError> {
         let graph = self.work.graph();
         let at = Anchor::input(reader, i);
-        let Some(value) = at.value(graph) else {
+        let Some(value) = at.value(graph).filter(|_| !self.looks_only) else {
             return Ok(());
         };
         let source = graph.values[value].producer;

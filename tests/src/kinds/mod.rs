@@ -13,7 +13,7 @@ use tenure_graph::Graph;
 use tenure_graph::effects::OpTable;
 use tenure_guard::passes::{
     collective_writes, concat_no_task, contiguous_inputs, fixed_addresses, identity,
-    in_place_support, joined_offsets, subgraph, user_addresses, zeroing,
+    in_place_support, joined_offsets, subgraph, tensor_moves, user_addresses, zeroing,
 };
 use tenure_guard::{GuardError, Guarded, Options, in_place, layout, read_write};
 
@@ -46,6 +46,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("set_io_offset", Kind::Edits(joined_offsets::run)),
     ("memcpy_addr_async", Kind::Edits(user_addresses::run)),
     ("atomic_clean", Kind::Edits(zeroing::run)),
+    ("tensormove_delete", Kind::Edits(tensor_moves::run)),
     ("identity", Kind::Edits(identity::run)),
     ("subgraph", Kind::Edits(subgraph::run)),
     ("lint", Kind::Judges(lint::run)),

@@ -9,6 +9,7 @@ pub mod identity;
 pub mod in_place_support;
 pub mod joined_offsets;
 pub mod subgraph;
+pub mod tensor_moves;
 pub mod user_addresses;
 pub mod zeroing;
 
