@@ -30,6 +30,13 @@ pub(crate) struct Way {
     visit: Visit,
 }
 
+impl Way {
+    /// Whether the two use an order in the same way.
+    pub(crate) fn visits_as(self, other: Way) -> bool {
+        self.visit == other.visit
+    }
+}
+
 /// The ways that are tried in turn; each solves instances that no other does.
 pub(crate) const WAYS: [Way; 9] = {
     const fn by_offset(order: Order) -> Way {
