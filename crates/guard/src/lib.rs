@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod compile;
 pub mod control_flow;
 mod error;
 mod finding;
@@ -32,6 +33,7 @@ mod options;
 pub mod passes;
 pub mod read_write;
 pub mod storage;
+pub mod values;
 mod work;
 
 pub use error::GuardError;

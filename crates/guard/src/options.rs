@@ -26,6 +26,9 @@ pub struct Options {
     pub nodes_clear_themselves: bool,
     /// The device has a node of its own for filling memory.
     pub memset_supported: bool,
+    /// A loop is said to write what its body changes, and not, as the reference has it, all that
+    /// it is given.
+    pub exact_loops: bool,
     /// The inputs of the program, by `index`, whose memory it may have when it needs them no more.
     pub donated_inputs: BTreeSet<i64>,
 }
@@ -47,6 +50,7 @@ impl Default for Options {
             zero_copy_supported: true,
             nodes_clear_themselves: false,
             memset_supported: false,
+            exact_loops: false,
             donated_inputs: BTreeSet::new(),
         }
     }
@@ -73,6 +77,7 @@ impl Options {
                 Some(Attr::Int(1)) | Some(Attr::Bool(true))
             ) || options.str("atomic_clean_policy") == Some("1"),
             memset_supported: flag("memset_supported"),
+            exact_loops: false,
             donated_inputs: donated(
                 options.str("input_reuse_mem_indexes"),
                 options.str("output_reuse_input_mem_indexes"),

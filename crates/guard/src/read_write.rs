@@ -119,6 +119,11 @@ impl<'a> Types<'a> {
         needs_copy(self.0.output_type(value), self.0.input_type(node, i))
     }
 
+    /// What a node does to an input.
+    pub(crate) fn input(&self, (node, i): (NodeId, u32)) -> InputType {
+        self.0.input_type(node, i)
+    }
+
     /// Whether a node writes an input in some way.
     pub(crate) fn writes(&self, (node, i): (NodeId, u32)) -> bool {
         self.0.input_type(node, i) != InputType::Reads
@@ -318,7 +323,11 @@ impl<'a> Pass<'a> {
     fn input_type(&self, id: NodeId, i: u32) -> InputType {
         let graph = self.work.graph();
         let table = self.work.table;
-        if table.class(graph, id) == OpClass::While || writes_inside(graph, id, i) {
+        let is_loop = table.class(graph, id) == OpClass::While;
+        if is_loop && self.options.exact_loops && self.keeps_state(id, i) {
+            return InputType::Reads;
+        }
+        if is_loop || writes_inside(graph, id, i) {
             return InputType::WritesInside;
         }
         let node = &graph.nodes[id];
@@ -336,6 +345,21 @@ impl<'a> Pass<'a> {
         } else {
             InputType::Reads
         }
+    }
+
+    /// Whether a loop gives a state back as it was, and nobody inside writes it.
+    fn keeps_state(&self, id: NodeId, i: u32) -> bool {
+        let graph = self.work.graph();
+        let table = self.work.table;
+        let inside = self.inner.get(&(id, i)).copied();
+        let bodies = graph.nodes[id].bodies.iter().map(|b| b.graph);
+        let mut bodies = bodies.filter(|&s| !is_condition(graph, table, s));
+        inside.is_none_or(|inside| inside == InputType::Reads)
+            && bodies.all(|body| {
+                let result = result_of(graph, body, i).map(|v| self.work.real_producer(v).node);
+                let state = result.and_then(|n| outer_input(graph, table, n));
+                state == Some((id, i))
+            })
     }
 
     fn copy(
@@ -474,7 +498,8 @@ impl<'a> Pass<'a> {
             if spared && n + 1 == users.len() {
                 continue;
             }
-            if needs_copy(output, self.input_type(user, i)) {
+            let is_last = output == OutputType::Shared && self.comes_last(user, &users);
+            if !is_last && needs_copy(output, self.input_type(user, i)) {
                 let harm = match output {
                     OutputType::Constant => "a constant would be written",
                     _ => "it writes what others read",
@@ -483,6 +508,19 @@ impl<'a> Pass<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether all others have certainly read a value, under whatever name, when a node starts.
+    fn comes_last(&self, node: NodeId, users: &[(NodeId, u32)]) -> bool {
+        let graph = self.work.graph();
+        users.iter().filter(|&&(n, _)| n == node).count() == 1
+            && users.iter().filter(|&&(n, _)| n != node).all(|&(n, i)| {
+                let mut outputs = (0u32..).zip(&graph.nodes[n].outputs);
+                let hands_on = outputs.any(|(o, v)| {
+                    v.is_some() && reference(graph, self.work.table, n, o) == Some(i)
+                });
+                !hands_on && self.work.is_before(n, node)
+            })
     }
 
     /// Whether the last reader may have the memory itself: all readers are one node that writes for
@@ -532,7 +570,7 @@ impl<'a> Pass<'a> {
 }
 
 /// Whether an input is shifted about in memory of its own.
-fn writes_inside(graph: &Graph, node: NodeId, i: u32) -> bool {
+pub(crate) fn writes_inside(graph: &Graph, node: NodeId, i: u32) -> bool {
     let attrs = graph.nodes[node].input_attrs.get(i as usize);
     let size = attrs
         .and_then(|a| a.get(SPECIAL_INPUT_SIZE))

@@ -149,7 +149,60 @@ impl<'a> Work<'a> {
     /// # Errors
     /// When there are no such nodes.
     pub fn order(&mut self, before: NodeId, after: NodeId, reason: &str) -> Result<(), GuardError> {
-        self.edit(&Edit::AddControl { before, after }, reason)
+        self.edit(&Edit::AddControl { before, after }, reason)?;
+        if self.position[before] > self.position[after] {
+            self.move_up(before, after);
+        }
+        Ok(())
+    }
+
+    /// Gives nodes other places, so that `before` and all that it needs stand before `after` and
+    /// all that need that one. Only nodes between the two places are looked at (Pearce and Kelly,
+    /// "A dynamic topological sort algorithm for directed acyclic graphs", 2006). Nodes that wait
+    /// for one another stay where they are; [`Work::finish`] then refuses the graph.
+    fn move_up(&mut self, before: NodeId, after: NodeId) {
+        let (low, high) = (self.position[after], self.position[before]);
+        let subgraph = self.graph().nodes[after].subgraph;
+        if self.graph().nodes[before].subgraph != subgraph {
+            return;
+        }
+        let between = |n: NodeId| {
+            let here = self.graph().nodes[n].subgraph == subgraph;
+            here && (low..=high).contains(&self.position[n])
+        };
+        let needed = reach(before, between, |n| self.needs(n));
+        let needing = reach(after, between, |n| self.followers(n));
+        if needing.contains(&before) {
+            return;
+        }
+        let mut nodes: Vec<NodeId> = needed.into_iter().collect();
+        let mut later: Vec<NodeId> = needing.into_iter().collect();
+        for list in [&mut nodes, &mut later] {
+            list.sort_by_key(|&n| (self.position[n], n));
+        }
+        nodes.extend(later);
+        let mut places: Vec<u32> = nodes.iter().map(|&n| self.position[n]).collect();
+        places.sort_unstable();
+        for (node, place) in nodes.into_iter().zip(places) {
+            self.position[node] = place;
+        }
+    }
+
+    /// The nodes that a node reads from or waits for.
+    fn needs(&self, node: NodeId) -> Vec<NodeId> {
+        let graph = self.graph();
+        let read = graph.nodes[node].inputs.iter().flatten();
+        let producers = read.map(|&v| graph.values[v].producer);
+        producers
+            .chain(graph.nodes[node].control.iter().copied())
+            .collect()
+    }
+
+    /// The nodes that read from a node or wait for it.
+    fn followers(&self, node: NodeId) -> Vec<NodeId> {
+        let made = self.graph().nodes[node].outputs.iter().flatten();
+        let readers = made.flat_map(|&v| &self.users[v]).map(|&(n, _)| n);
+        readers.chain(self.waiting[node].iter().copied()).collect()
     }
 
     /// Adds a node.
@@ -571,4 +624,22 @@ pub fn side_by_side(graph: &Graph, one: NodeId, other: NodeId) -> Option<(NodeId
         other = owner(other)?;
     }
     (one != other).then_some((one, other))
+}
+
+/// A node and all that `next` leads to from it, over nodes that `allowed` allows.
+fn reach(
+    from: NodeId,
+    allowed: impl Fn(NodeId) -> bool,
+    next: impl Fn(NodeId) -> Vec<NodeId>,
+) -> FxHashSet<NodeId> {
+    let mut seen = FxHashSet::from_iter([from]);
+    let mut stack = vec![from];
+    while let Some(node) = stack.pop() {
+        for n in next(node) {
+            if allowed(n) && seen.insert(n) {
+                stack.push(n);
+            }
+        }
+    }
+    seen
 }

@@ -4,11 +4,11 @@ use serde_json::Value;
 use tenure_graph::effects::OpTable;
 use tenure_graph::verify::verify_bodies;
 use tenure_graph::{Attr, Graph};
-use tenure_guard::{GuardError, Guarded, Options};
+use tenure_guard::{GuardError, Guarded, Options, compile, lint};
 
 use crate::case::GraphCase;
 use crate::expect::Judge;
-use crate::kinds::edited;
+use crate::kinds::{self, edited};
 
 /// A pass of the guard.
 pub type Pass = fn(&Graph, &OpTable, &Options) -> Result<Guarded, GuardError>;
@@ -24,6 +24,13 @@ pub fn run(case: &GraphCase, passes: &[Pass], judge: &mut Judge<'_>) {
     };
     let graph = &done.graph;
     edited::judge(graph, judge);
+    let is_whole = passes
+        .iter()
+        .any(|&p| std::ptr::fn_addr_eq(p, compile::run as Pass));
+    if is_whole {
+        let table = OpTable::builtin(graph.dialect);
+        kinds::lint::warnings(&lint::run(graph, &table), judge);
+    }
     if let Some(want) = judge.take("has_conflict").and_then(Value::as_bool)
         && want == done.findings.is_empty()
     {
@@ -55,13 +62,14 @@ fn apply(graph: Graph, passes: &[Pass]) -> Result<Guarded, String> {
     let mut done = Guarded::of(&graph);
     for pass in passes {
         // A single step is judged by what the reference does, which takes inputs for its own.
+        let is_step = !std::ptr::fn_addr_eq(*pass, compile::run as Pass);
         let donated = done
             .graph
             .options
             .get("inputs_donated")
             .and_then(Attr::as_bool);
         let options = Options {
-            inputs_donated: donated.unwrap_or(true),
+            inputs_donated: donated.unwrap_or(is_step),
             ..Options::of(&done.graph)
         };
         let next = pass(&done.graph, &table, &options).map_err(|e| e.to_string())?;

@@ -15,7 +15,7 @@ use tenure_guard::passes::{
     collective_writes, concat_no_task, contiguous_inputs, fixed_addresses, identity,
     in_place_support, joined_offsets, subgraph, tensor_moves, user_addresses, zeroing,
 };
-use tenure_guard::{GuardError, Guarded, Options, in_place, layout, read_write};
+use tenure_guard::{GuardError, Guarded, Options, compile, in_place, layout, read_write};
 
 use crate::case::GraphCase;
 use crate::expect::Judge;
@@ -33,6 +33,7 @@ enum Kind {
 const KINDS: &[(&str, Kind)] = &[
     ("assign", Kind::Judges(assign::run)),
     ("layout_conflict", Kind::Edits(layout::resolve)),
+    ("compile", Kind::Edits(compile::run)),
     ("hccl_memcpy", Kind::Edits(collective_writes::run)),
     (
         "hccl_continuous_memcpy",

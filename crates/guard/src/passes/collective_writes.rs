@@ -13,7 +13,7 @@ use crate::error::GuardError;
 use crate::finding::Kind;
 use crate::layout::attributes::flag;
 use crate::options::Options;
-use crate::read_write::INPUT_MUTABLE;
+use crate::read_write::{INPUT_MUTABLE, writes_inside};
 use crate::storage::in_order;
 
 /// Runs the pass.
@@ -72,6 +72,7 @@ impl Pass<'_> {
             || self.work.table.class(graph, reader) == OpClass::Output
             || self.work.is_before(collective, reader)
             || flag(&graph.nodes[reader].attrs, INPUT_MUTABLE)
+            || writes_inside(graph, reader, i)
             || self.work.updates(reader, i)
             || !graph.nodes[reader].bodies.is_empty() && !self.work.is_before(reader, collective)
             || self.hands_on(reader, i)

@@ -27,15 +27,15 @@ use crate::work::Work;
 const ASSIGN_OP: &str = "Assign";
 
 /// A pass at work: the program that it edits, and what it has found.
-struct Pass<'a> {
-    work: Work<'a>,
+pub(crate) struct Pass<'a> {
+    pub(crate) work: Work<'a>,
     findings: Vec<Finding>,
     kind: Kind,
     stage: &'static str,
 }
 
 impl<'a> Pass<'a> {
-    fn new(
+    pub(crate) fn new(
         graph: &'a Graph,
         table: &'a tenure_graph::effects::OpTable,
         kind: Kind,
@@ -49,7 +49,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn done(self, graph: &Graph) -> Result<Guarded, GuardError> {
+    pub(crate) fn done(self, graph: &Graph) -> Result<Guarded, GuardError> {
         let (graph, log) = if self.work.is_untouched() {
             (graph.clone(), Log::default())
         } else {
@@ -78,7 +78,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Copies one input, and says so.
-    fn copy(
+    pub(crate) fn copy(
         &mut self,
         reader: NodeId,
         i: u32,

@@ -1,0 +1,178 @@
+//! A value is a value: what a reader of a value sees is what its producer wrote, whatever later
+//! nodes do in that memory.
+//!
+//! Of all who use one version of a memory, at most one may write it, and it must come last. The
+//! others are put before it by edges where that makes no circle; a further writer works on a copy,
+//! and so does the only one when somebody must read after it. State is the exception: a variable's
+//! readers see what was last written before them, so nothing is done about it here.
+//!
+//! Nodes with subgraphs count as what happens inside them; what a subgraph is given is looked at
+//! again among the nodes inside.
+
+use tenure_graph::effects::{OpClass, OpTable};
+use tenure_graph::{Graph, NodeId, ValueId};
+
+use crate::Guarded;
+use crate::error::GuardError;
+use crate::finding::Kind;
+use crate::options::Options;
+use crate::passes::Pass;
+use crate::read_write::{InputType, Types};
+use crate::storage::{in_order, reference};
+
+/// Puts readers before writers, and copies where that cannot be.
+///
+/// # Errors
+/// When an edit does not fit.
+pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
+    let types = Types::of(graph, table, options)?;
+    let mut pass = Pass::new(graph, table, Kind::ReadWrite, "values");
+    for node in in_order(graph, graph.root) {
+        for (o, value) in (0u32..).zip(&graph.nodes[node].outputs) {
+            // A version begins where its memory is written, or handed into a subgraph.
+            let is_view = reference(graph, table, node, o).is_some()
+                && !table
+                    .effects(graph, node)
+                    .refs
+                    .iter()
+                    .any(|a| a.output == o);
+            if let Some(value) = *value
+                && !is_view
+            {
+                pass.version(&types, value, options)?;
+            }
+        }
+    }
+    pass.done(graph)
+}
+
+/// One use of a version: the node, the input, and what it does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Use {
+    node: NodeId,
+    input: u32,
+    does: InputType,
+}
+
+impl Pass<'_> {
+    fn version(
+        &mut self,
+        types: &Types<'_>,
+        value: ValueId,
+        options: &Options,
+    ) -> Result<(), GuardError> {
+        let uses = self.uses(types, value);
+        let writers: Vec<Use> = uses
+            .iter()
+            .filter(|u| u.does != InputType::Reads)
+            .copied()
+            .collect();
+        if writers.is_empty() || self.is_state(value) {
+            return Ok(());
+        }
+        let graph = self.work.graph();
+        let source = graph.values[value].producer;
+        let is_lent = match self.work.table.class(graph, source) {
+            // Layer 2 copies for those who write constants.
+            OpClass::Constant => return Ok(()),
+            OpClass::Input => graph.nodes[source].subgraph == graph.root && !options.inputs_donated,
+            _ => false,
+        };
+        let last = writers
+            .iter()
+            .rev()
+            .copied()
+            .find(|w| !is_lent && self.can_come_last(w, &uses));
+        let mut before: Vec<NodeId> = Vec::new();
+        for user in &uses {
+            if Some(*user) == last {
+                continue;
+            }
+            if user.does == InputType::Reads {
+                before.push(user.node);
+                continue;
+            }
+            let name = format!("{}_value_copy", self.work.graph().nodes[user.node].name);
+            let harm = if is_lent {
+                "it would write what the caller only lends"
+            } else {
+                "it would write what others read"
+            };
+            before.push(self.copy(user.node, user.input, &name, "value-overwritten", harm)?);
+        }
+        let Some(last) = last else { return Ok(()) };
+        for node in before {
+            if node != last.node && !self.work.is_before(node, last.node) {
+                self.work
+                    .order(node, last.node, "it reads what the other writes")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All uses of a version, under whatever name, in order.
+    fn uses(&self, types: &Types<'_>, value: ValueId) -> Vec<Use> {
+        let graph = self.work.graph();
+        let mut uses = Vec::new();
+        let mut stack = vec![value];
+        while let Some(value) = stack.pop() {
+            for &(node, input) in self.work.users(value) {
+                let does = types.input((node, input));
+                let outputs = (0u32..).zip(&graph.nodes[node].outputs);
+                let names = outputs.filter_map(|(o, made)| {
+                    let same = reference(graph, self.work.table, node, o) == Some(input);
+                    made.filter(|_| same)
+                });
+                let names: Vec<ValueId> = names.collect();
+                let is_loop = self.work.table.class(graph, node) == OpClass::While;
+                if does == InputType::Reads && !names.is_empty() && !is_loop {
+                    stack.extend(names);
+                } else {
+                    uses.push(Use { node, input, does });
+                }
+            }
+        }
+        uses.sort_by_key(|u| (self.work.position(u.node), u.node, u.input));
+        uses
+    }
+
+    /// Whether a value is state: a variable, or written in one's memory.
+    fn is_state(&self, value: ValueId) -> bool {
+        let graph = self.work.graph();
+        let table = self.work.table;
+        let mut value = value;
+        // Each step goes up a reference or out of a subgraph, so it ends.
+        loop {
+            let made = self.work.real_producer(value);
+            match table.class(graph, made.node) {
+                OpClass::Variable => return true,
+                OpClass::Input => {
+                    let outer = crate::storage::outer_input(graph, table, made.node);
+                    let through = outer.filter(|&(owner, _)| {
+                        matches!(table.class(graph, owner), OpClass::Branch | OpClass::Call)
+                    });
+                    match through.and_then(|(n, i)| graph.nodes[n].input(i as usize)) {
+                        Some(outer) => value = outer,
+                        None => return false,
+                    }
+                }
+                _ => return false,
+            }
+        }
+    }
+
+    /// Whether all others can be put before a writer.
+    fn can_come_last(&self, writer: &Use, uses: &[Use]) -> bool {
+        let graph = self.work.graph();
+        uses.iter().filter(|u| *u != writer).all(|other| {
+            let is_result = self.work.table.class(graph, other.node) == OpClass::Output;
+            // A further writer is given a copy before it, which can come first unless the writer
+            // that comes last is needed for it.
+            let is_copied = other.does != InputType::Reads;
+            !is_result
+                && (is_copied || other.node != writer.node)
+                && graph.nodes[other.node].subgraph == graph.nodes[writer.node].subgraph
+                && !self.work.is_before(writer.node, other.node)
+        })
+    }
+}
