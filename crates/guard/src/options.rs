@@ -29,6 +29,9 @@ pub struct Options {
     /// A loop is said to write what its body changes, and not, as the reference has it, all that
     /// it is given.
     pub exact_loops: bool,
+    /// A collective that leaves out an input is refused, as by the reference's single steps; else
+    /// an input that is not there cannot be overwritten, and is passed over.
+    pub refuse_missing_inputs: bool,
     /// The inputs of the program, by `index`, whose memory it may have when it needs them no more.
     pub donated_inputs: BTreeSet<i64>,
 }
@@ -51,6 +54,7 @@ impl Default for Options {
             nodes_clear_themselves: false,
             memset_supported: false,
             exact_loops: false,
+            refuse_missing_inputs: false,
             donated_inputs: BTreeSet::new(),
         }
     }
@@ -78,6 +82,7 @@ impl Options {
             ) || options.str("atomic_clean_policy") == Some("1"),
             memset_supported: flag("memset_supported"),
             exact_loops: false,
+            refuse_missing_inputs: false,
             donated_inputs: donated(
                 options.str("input_reuse_mem_indexes"),
                 options.str("output_reuse_input_mem_indexes"),

@@ -4,7 +4,7 @@ use serde_json::Value;
 use tenure_graph::effects::OpTable;
 use tenure_graph::verify::verify_bodies;
 use tenure_graph::{Attr, Graph};
-use tenure_guard::{GuardError, Guarded, Options, compile, lint};
+use tenure_guard::{GuardError, Guarded, Options, lint};
 
 use crate::case::GraphCase;
 use crate::expect::Judge;
@@ -13,8 +13,17 @@ use crate::kinds::{self, edited};
 /// A pass of the guard.
 pub type Pass = fn(&Graph, &OpTable, &Options) -> Result<Guarded, GuardError>;
 
+/// How much of the guard a pass is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// One step, judged by what the reference does.
+    Step,
+    /// All of it.
+    Whole,
+}
+
 /// Runs passes one after the other on the case's graph, and judges what they made of it.
-pub fn run(case: &GraphCase, passes: &[Pass], judge: &mut Judge<'_>) {
+pub fn run(case: &GraphCase, passes: &[(Pass, Extent)], judge: &mut Judge<'_>) {
     let refused = judge.take("error").and_then(Value::as_bool) == Some(true);
     let done = match guarded(case, passes) {
         Ok(_) if refused => return judge.fail("an error was expected, a graph was made"),
@@ -24,9 +33,7 @@ pub fn run(case: &GraphCase, passes: &[Pass], judge: &mut Judge<'_>) {
     };
     let graph = &done.graph;
     edited::judge(graph, judge);
-    let is_whole = passes
-        .iter()
-        .any(|&p| std::ptr::fn_addr_eq(p, compile::run as Pass));
+    let is_whole = passes.iter().any(|&(_, extent)| extent == Extent::Whole);
     if is_whole {
         let table = OpTable::builtin(graph.dialect);
         kinds::lint::warnings(&lint::run(graph, &table), judge);
@@ -48,7 +55,7 @@ pub fn run(case: &GraphCase, passes: &[Pass], judge: &mut Judge<'_>) {
     }
 }
 
-fn guarded(case: &GraphCase, passes: &[Pass]) -> Result<Guarded, String> {
+fn guarded(case: &GraphCase, passes: &[(Pass, Extent)]) -> Result<Guarded, String> {
     let graph = case.graph.clone()?;
     let table = OpTable::builtin(graph.dialect);
     if let Err(broken) = verify_bodies(&graph, &table) {
@@ -57,19 +64,18 @@ fn guarded(case: &GraphCase, passes: &[Pass]) -> Result<Guarded, String> {
     apply(graph, passes)
 }
 
-fn apply(graph: Graph, passes: &[Pass]) -> Result<Guarded, String> {
+fn apply(graph: Graph, passes: &[(Pass, Extent)]) -> Result<Guarded, String> {
     let table = OpTable::builtin(graph.dialect);
     let mut done = Guarded::of(&graph);
-    for pass in passes {
-        // A single step is judged by what the reference does, which takes inputs for its own.
-        let is_step = !std::ptr::fn_addr_eq(*pass, compile::run as Pass);
+    for &(pass, extent) in passes {
         let donated = done
             .graph
             .options
             .get("inputs_donated")
             .and_then(Attr::as_bool);
         let options = Options {
-            inputs_donated: donated.unwrap_or(is_step),
+            inputs_donated: donated.unwrap_or(extent == Extent::Step),
+            refuse_missing_inputs: extent == Extent::Step,
             ..Options::of(&done.graph)
         };
         let next = pass(&done.graph, &table, &options).map_err(|e| e.to_string())?;

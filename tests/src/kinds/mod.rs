@@ -9,13 +9,11 @@ mod lint;
 mod order;
 
 use serde_json::Value;
-use tenure_graph::Graph;
-use tenure_graph::effects::OpTable;
 use tenure_guard::passes::{
     collective_writes, concat_no_task, contiguous_inputs, fixed_addresses, identity,
     in_place_support, joined_offsets, subgraph, tensor_moves, user_addresses, zeroing,
 };
-use tenure_guard::{GuardError, Guarded, Options, compile, in_place, layout, read_write};
+use tenure_guard::{compile, in_place, layout, read_write};
 
 use crate::case::GraphCase;
 use crate::expect::Judge;
@@ -25,33 +23,33 @@ use crate::expect::Judge;
 enum Kind {
     /// Judges the keys of `expect` that belong to it, on the graph as given.
     Judges(fn(&GraphCase, &mut Judge<'_>)),
-    /// Edits the graph; what is expected of the result is judged when all edits are made.
-    Edits(fn(&Graph, &OpTable, &Options) -> Result<Guarded, GuardError>),
+    /// One step that edits the graph, as the reference has it: it takes inputs for its own, and
+    /// refuses what the reference refuses. What is expected is judged when all edits are made.
+    Step(edits::Pass),
+    /// All steps.
+    Whole(edits::Pass),
 }
 
 /// What can stand in `expect.run`.
 const KINDS: &[(&str, Kind)] = &[
     ("assign", Kind::Judges(assign::run)),
-    ("layout_conflict", Kind::Edits(layout::resolve)),
-    ("compile", Kind::Edits(compile::run)),
-    ("hccl_memcpy", Kind::Edits(collective_writes::run)),
-    (
-        "hccl_continuous_memcpy",
-        Kind::Edits(contiguous_inputs::run),
-    ),
-    ("concat_no_task", Kind::Edits(concat_no_task::run)),
-    ("mark_same_addr", Kind::Edits(fixed_addresses::run)),
-    ("inplace", Kind::Edits(in_place::resolve)),
+    ("layout_conflict", Kind::Step(layout::resolve)),
+    ("compile", Kind::Whole(compile::run)),
+    ("hccl_memcpy", Kind::Step(collective_writes::run)),
+    ("hccl_continuous_memcpy", Kind::Step(contiguous_inputs::run)),
+    ("concat_no_task", Kind::Step(concat_no_task::run)),
+    ("mark_same_addr", Kind::Step(fixed_addresses::run)),
+    ("inplace", Kind::Step(in_place::resolve)),
     ("inplace_candidates", Kind::Judges(candidates::run)),
-    ("inplace_support", Kind::Edits(in_place_support::run)),
-    ("set_io_offset", Kind::Edits(joined_offsets::run)),
-    ("memcpy_addr_async", Kind::Edits(user_addresses::run)),
-    ("atomic_clean", Kind::Edits(zeroing::run)),
-    ("tensormove_delete", Kind::Edits(tensor_moves::run)),
-    ("identity", Kind::Edits(identity::run)),
-    ("subgraph", Kind::Edits(subgraph::run)),
+    ("inplace_support", Kind::Step(in_place_support::run)),
+    ("set_io_offset", Kind::Step(joined_offsets::run)),
+    ("memcpy_addr_async", Kind::Step(user_addresses::run)),
+    ("atomic_clean", Kind::Step(zeroing::run)),
+    ("tensormove_delete", Kind::Step(tensor_moves::run)),
+    ("identity", Kind::Step(identity::run)),
+    ("subgraph", Kind::Step(subgraph::run)),
     ("lint", Kind::Judges(lint::run)),
-    ("rw_conflict", Kind::Edits(read_write::resolve)),
+    ("rw_conflict", Kind::Step(read_write::resolve)),
 ];
 
 /// Runs all kinds that a case names, and gives back what does not hold. A case with alternatives
@@ -90,7 +88,8 @@ fn run_once(case: &GraphCase) -> Vec<String> {
     for name in names {
         match KINDS.iter().find(|(known, _)| *known == name) {
             Some((_, Kind::Judges(kind))) => kind(case, &mut judge),
-            Some((_, Kind::Edits(pass))) => passes.push(*pass),
+            Some((_, Kind::Step(pass))) => passes.push((*pass, edits::Extent::Step)),
+            Some((_, Kind::Whole(pass))) => passes.push((*pass, edits::Extent::Whole)),
             None => judge.fail(format!("kind {name:?} is not built yet")),
         }
     }

@@ -19,8 +19,8 @@ use crate::storage::in_order;
 /// Runs the pass.
 ///
 /// # Errors
-/// When an edit does not fit.
-pub fn run(graph: &Graph, table: &OpTable, _: &Options) -> Result<Guarded, GuardError> {
+/// When an edit does not fit, or an input is left out and that is to be refused.
+pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
     let mut pass = Pass::new(graph, table, Kind::CollectiveWrite, "collective-writes");
     let nodes = in_order(graph, graph.root);
     for id in nodes
@@ -28,6 +28,7 @@ pub fn run(graph: &Graph, table: &OpTable, _: &Options) -> Result<Guarded, Guard
         .filter(|&n| flag(&graph.nodes[n].attrs, INPUT_MUTABLE))
     {
         for i in (0u32..).take(graph.nodes[id].inputs.len()) {
+            pass.missing_input(id, i, options.refuse_missing_inputs)?;
             if let Some(value) = pass.work.graph().nodes[id].input(i as usize) {
                 pass.isolate(id, i, value)?;
             }

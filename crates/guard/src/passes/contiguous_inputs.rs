@@ -20,11 +20,15 @@ const PEER_MEMORY: i64 = 17;
 /// Runs the pass.
 ///
 /// # Errors
-/// When an edit does not fit.
-pub fn run(graph: &Graph, table: &OpTable, _: &Options) -> Result<Guarded, GuardError> {
+/// When an edit does not fit, or an input is left out and that is to be refused.
+pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
     let mut pass = Pass::new(graph, table, Kind::Layout, "contiguous-inputs");
     for id in in_order(graph, graph.root) {
+        let contiguous = flag(&graph.nodes[id].attrs, CONTIGUOUS_INPUT);
         for i in (0u32..).take(graph.nodes[id].inputs.len()) {
+            let peer = memory_kind(&graph.nodes[id], "_input_memory_type", i) == PEER_MEMORY;
+            let needed = options.refuse_missing_inputs && (contiguous || peer);
+            pass.missing_input(id, i, needed)?;
             if let Some(value) = pass.work.graph().nodes[id].input(i as usize) {
                 pass.place(id, i, value)?;
             }

@@ -90,6 +90,18 @@ impl<'a> Pass<'a> {
         self.work.copy_before(reader, &[i], name, harm)
     }
 
+    /// Refuses an input that is left out where it has to be there.
+    fn missing_input(&self, node: NodeId, i: u32, needed: bool) -> Result<(), GuardError> {
+        let graph = self.work.graph();
+        if !needed || graph.nodes[node].input(i as usize).is_some() {
+            return Ok(());
+        }
+        Err(GuardError::Malformed {
+            at: Anchor::input(node, i).label(graph),
+            problem: "it is left out, but a collective needs all its inputs".to_owned(),
+        })
+    }
+
     /// Whether a value's memory is nobody's to move or write: an input, a constant, a variable.
     fn is_source(&self, value: ValueId) -> bool {
         let graph = self.work.graph();
