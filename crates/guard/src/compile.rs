@@ -50,9 +50,9 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
         exact_loops: true,
         ..options.clone()
     };
-    let mut done = Guarded::of(graph);
+    let mut done = Guarded::default();
     for (_, stage) in STAGES {
-        let next = stage(&done.graph, table, &options)?;
+        let next = stage(done.graph(graph), table, &options)?;
         done.then(next);
     }
     Ok(done)

@@ -9,7 +9,6 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tenure_graph::control::result_index;
 use tenure_graph::effects::{OpClass, OpTable, Trait};
-use tenure_graph::patch::Log;
 use tenure_graph::{Graph, NodeId, SubgraphId, ValueId};
 
 use crate::Guarded;
@@ -49,16 +48,7 @@ pub fn isolate(graph: &Graph, table: &OpTable, tops: &[SubgraphId]) -> Result<Gu
             }
         }
     }
-    let (graph, log) = if pass.work.is_untouched() {
-        (graph.clone(), Log::default())
-    } else {
-        pass.work.finish()?
-    };
-    Ok(Guarded {
-        graph,
-        log,
-        findings: pass.findings,
-    })
+    pass.work.guarded(pass.findings)
 }
 
 struct Pass<'a> {

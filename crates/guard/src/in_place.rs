@@ -10,7 +10,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use tenure_graph::effects::{OpClass, OpTable};
-use tenure_graph::patch::{Edit, Log};
+use tenure_graph::patch::Edit;
 use tenure_graph::{Attr, Graph, NodeId, StreamId};
 
 use crate::Guarded;
@@ -139,7 +139,7 @@ fn stream(work: &Work<'_>, node: NodeId) -> Option<StreamId> {
 pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
     let mut candidates = candidates(graph, table)?;
     if candidates.is_empty() {
-        return Ok(Guarded::of(graph));
+        return Ok(Guarded::default());
     }
     let saved = |c: &Candidate| {
         let value = graph.nodes[c.node].output(c.output as usize);
@@ -198,16 +198,7 @@ pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guar
             }),
         }
     }
-    let (graph, log) = if work.is_untouched() {
-        (graph.clone(), Log::default())
-    } else {
-        work.finish()?
-    };
-    Ok(Guarded {
-        graph,
-        log,
-        findings,
-    })
+    work.guarded(findings)
 }
 
 /// One memory after the merges so far.

@@ -16,7 +16,7 @@
 //! let table = OpTable::builtin(Dialect::Ge);
 //! let guarded = layout::resolve(&graph, &table, &Options::of(&graph))?;
 //! assert_eq!(guarded.findings[0].rule, "user-output-is-immutable");
-//! assert_eq!(guarded.graph.nodes.len(), 3);
+//! assert_eq!(guarded.graph(&graph).nodes.len(), 3);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -43,11 +43,11 @@ pub use options::Options;
 use tenure_graph::Graph;
 use tenure_graph::patch::Log;
 
-/// A graph after a pass, and what the pass did.
-#[derive(Clone, Debug, PartialEq)]
+/// What a pass did to a graph.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Guarded {
-    /// The graph.
-    pub graph: Graph,
+    /// The new graph; `None` where the pass has nothing to change.
+    pub graph: Option<Graph>,
     /// The edits, one line each with its reason.
     pub log: Log,
     /// What was found; where something was done about it, with the repair.
@@ -55,19 +55,17 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// A graph to which nothing was done yet.
+    /// The graph as it is now, when `given` is what the pass was given.
     #[must_use]
-    pub fn of(graph: &Graph) -> Self {
-        Guarded {
-            graph: graph.clone(),
-            log: Log::default(),
-            findings: Vec::new(),
-        }
+    pub fn graph<'a>(&'a self, given: &'a Graph) -> &'a Graph {
+        self.graph.as_ref().unwrap_or(given)
     }
 
-    /// Adds what a further pass did to the graph.
+    /// Adds what a further pass did.
     pub fn then(&mut self, next: Guarded) {
-        self.graph = next.graph;
+        if next.graph.is_some() {
+            self.graph = next.graph;
+        }
         self.log.lines.extend(next.log.lines);
         self.findings.extend(next.findings);
     }

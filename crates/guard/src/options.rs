@@ -32,6 +32,8 @@ pub struct Options {
     /// A collective that leaves out an input is refused, as by the reference's single steps; else
     /// an input that is not there cannot be overwritten, and is passed over.
     pub refuse_missing_inputs: bool,
+    /// The host runs the operators itself.
+    pub host_runs: bool,
     /// The inputs of the program, by `index`, whose memory it may have when it needs them no more.
     pub donated_inputs: BTreeSet<i64>,
 }
@@ -55,6 +57,7 @@ impl Default for Options {
             memset_supported: false,
             exact_loops: false,
             refuse_missing_inputs: false,
+            host_runs: false,
             donated_inputs: BTreeSet::new(),
         }
     }
@@ -83,6 +86,7 @@ impl Options {
             memset_supported: flag("memset_supported"),
             exact_loops: false,
             refuse_missing_inputs: false,
+            host_runs: flag("host_exec"),
             donated_inputs: donated(
                 options.str("input_reuse_mem_indexes"),
                 options.str("output_reuse_input_mem_indexes"),

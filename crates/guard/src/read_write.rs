@@ -12,7 +12,6 @@ use rustc_hash::FxHashMap;
 use tenure_graph::control::result_index;
 use tenure_graph::effects::{OpClass, OpTable, Trait};
 use tenure_graph::entity::EntityRef;
-use tenure_graph::patch::Log;
 use tenure_graph::{Attr, Graph, NodeId, SubgraphId, ValueId};
 
 use crate::Guarded;
@@ -83,16 +82,7 @@ pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guar
     for node in in_order(graph, graph.root) {
         pass.node(node)?;
     }
-    let (graph, log) = if pass.work.is_untouched() {
-        (graph.clone(), Log::default())
-    } else {
-        pass.work.finish()?
-    };
-    Ok(Guarded {
-        graph,
-        log,
-        findings: pass.findings,
-    })
+    pass.work.guarded(pass.findings)
 }
 
 /// What inputs and outputs of a program are, without an edit.

@@ -43,7 +43,7 @@ pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guar
             }
         }
     }
-    pass.done(graph)
+    pass.done()
 }
 
 /// One use of a version: the node, the input, and what it does.

@@ -9,7 +9,9 @@ use tenure_graph::entity::SecondaryMap;
 use tenure_graph::patch::{Edit, Editor, Log, NewNode, NewOutput, Slot, Spot};
 use tenure_graph::{Attr, Attrs, Graph, NodeId, ValueId};
 
+use crate::Guarded;
 use crate::error::GuardError;
+use crate::finding::Finding;
 use crate::storage::{Anchor, in_order, reference};
 
 /// Type of the node that copies.
@@ -89,12 +91,6 @@ impl<'a> Work<'a> {
         self.editor.graph()
     }
 
-    /// Whether nothing was edited.
-    #[must_use]
-    pub fn is_untouched(&self) -> bool {
-        self.editor.is_untouched()
-    }
-
     /// A number that changes with each edit.
     #[must_use]
     pub fn version(&self) -> u64 {
@@ -119,12 +115,22 @@ impl<'a> Work<'a> {
         self.position[node]
     }
 
-    /// The edited program and the log.
+    /// What was done to the program, with what was found.
     ///
     /// # Errors
     /// When the edits together break a rule of graphs.
-    pub fn finish(self) -> Result<(Graph, Log), GuardError> {
-        Ok(self.editor.finish()?)
+    pub fn guarded(self, findings: Vec<Finding>) -> Result<Guarded, GuardError> {
+        let (graph, log) = if self.editor.is_untouched() {
+            (None, Log::default())
+        } else {
+            let (graph, log) = self.editor.finish()?;
+            (Some(graph), log)
+        };
+        Ok(Guarded {
+            graph,
+            log,
+            findings,
+        })
     }
 
     /// Makes an edit that adds no node and changes no edge of data.
@@ -159,7 +165,7 @@ impl<'a> Work<'a> {
     /// Gives nodes other places, so that `before` and all that it needs stand before `after` and
     /// all that need that one. Only nodes between the two places are looked at (Pearce and Kelly,
     /// "A dynamic topological sort algorithm for directed acyclic graphs", 2006). Nodes that wait
-    /// for one another stay where they are; [`Work::finish`] then refuses the graph.
+    /// for one another stay where they are; [`Work::guarded`] then refuses the graph.
     fn move_up(&mut self, before: NodeId, after: NodeId) {
         let (low, high) = (self.position[after], self.position[before]);
         let subgraph = self.graph().nodes[after].subgraph;

@@ -25,13 +25,13 @@ pub enum Extent {
 /// Runs passes one after the other on the case's graph, and judges what they made of it.
 pub fn run(case: &GraphCase, passes: &[(Pass, Extent)], judge: &mut Judge<'_>) {
     let refused = judge.take("error").and_then(Value::as_bool) == Some(true);
-    let done = match guarded(case, passes) {
+    let (graph, done) = match guarded(case, passes) {
         Ok(_) if refused => return judge.fail("an error was expected, a graph was made"),
         Ok(done) => done,
         Err(_) if refused => return,
         Err(error) => return judge.fail(error),
     };
-    let graph = &done.graph;
+    let graph = done.graph(&graph);
     edited::judge(graph, judge);
     let is_whole = passes.iter().any(|&(_, extent)| extent == Extent::Whole);
     if is_whole {
@@ -47,38 +47,36 @@ pub fn run(case: &GraphCase, passes: &[(Pass, Extent)], judge: &mut Judge<'_>) {
         ));
     }
     if judge.take("idempotent").and_then(Value::as_bool) == Some(true) {
-        match apply(graph.clone(), passes) {
-            Ok(again) if again.graph == *graph => {}
+        match apply(graph, passes) {
+            Ok(again) if again.graph.is_none() => {}
             Ok(again) => judge.fail(format!("idempotent: the second run did: {}", again.log)),
             Err(error) => judge.fail(format!("idempotent: {error}")),
         }
     }
 }
 
-fn guarded(case: &GraphCase, passes: &[(Pass, Extent)]) -> Result<Guarded, String> {
+/// The case's graph, and what the passes did to it.
+fn guarded(case: &GraphCase, passes: &[(Pass, Extent)]) -> Result<(Graph, Guarded), String> {
     let graph = case.graph.clone()?;
     let table = OpTable::builtin(graph.dialect);
     if let Err(broken) = verify_bodies(&graph, &table) {
         return Err(broken.first().map(ToString::to_string).unwrap_or_default());
     }
-    apply(graph, passes)
+    let done = apply(&graph, passes)?;
+    Ok((graph, done))
 }
 
-fn apply(graph: Graph, passes: &[(Pass, Extent)]) -> Result<Guarded, String> {
+fn apply(graph: &Graph, passes: &[(Pass, Extent)]) -> Result<Guarded, String> {
     let table = OpTable::builtin(graph.dialect);
-    let mut done = Guarded::of(&graph);
+    let mut done = Guarded::default();
     for &(pass, extent) in passes {
-        let donated = done
-            .graph
-            .options
-            .get("inputs_donated")
-            .and_then(Attr::as_bool);
+        let donated = graph.options.get("inputs_donated").and_then(Attr::as_bool);
         let options = Options {
             inputs_donated: donated.unwrap_or(extent == Extent::Step),
             refuse_missing_inputs: extent == Extent::Step,
-            ..Options::of(&done.graph)
+            ..Options::of(done.graph(graph))
         };
-        let next = pass(&done.graph, &table, &options).map_err(|e| e.to_string())?;
+        let next = pass(done.graph(graph), &table, &options).map_err(|e| e.to_string())?;
         done.then(next);
     }
     Ok(done)

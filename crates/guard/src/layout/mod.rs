@@ -13,7 +13,7 @@ mod runs;
 pub mod table;
 
 use tenure_graph::effects::OpTable;
-use tenure_graph::patch::{Log, Slot};
+use tenure_graph::patch::Slot;
 use tenure_graph::{Graph, SubgraphId};
 
 use crate::Guarded;
@@ -34,17 +34,17 @@ const STAGE: &str = "layout";
 /// # Errors
 /// Where the graph contradicts itself, or a copy is needed of a tensor of unknown size.
 pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
-    let mut done = Guarded::of(graph);
+    let mut done = Guarded::default();
     loop {
-        let flow = control_flow::isolate(&done.graph, table, &analysed(&done.graph))?;
-        let changed = !flow.log.lines.is_empty();
+        let now = done.graph(graph);
+        let flow = control_flow::isolate(now, table, &analysed(now))?;
         done.then(flow);
-        let round = round(&done.graph, table, options)?;
-        let cut = !round.log.lines.is_empty();
+        let round = round(done.graph(graph), table, options)?;
+        let is_cut = round.graph.is_some();
         // What cannot be parted is found in every round.
         done.findings.retain(|f| !f.repair.is_empty());
         done.then(round);
-        if !changed && !cut {
+        if !is_cut {
             return Ok(done);
         }
     }
@@ -92,16 +92,7 @@ fn round(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, G
             }
         }
     }
-    let (graph, log) = if work.is_untouched() {
-        (graph.clone(), Log::default())
-    } else {
-        work.finish()?
-    };
-    Ok(Guarded {
-        graph,
-        log,
-        findings,
-    })
+    work.guarded(findings)
 }
 
 /// Whether a subgraph and what is below it has a pair in conflict: the check without an edit.

@@ -34,7 +34,7 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
             }
         }
     }
-    pass.done(graph)
+    pass.done()
 }
 
 impl Pass<'_> {

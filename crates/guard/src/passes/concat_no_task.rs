@@ -33,7 +33,7 @@ const BLOCK: u64 = 32;
 pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
     let mut pass = Pass::new(graph, table, Kind::Layout, "concat-no-task");
     if options.single_op {
-        return pass.done(graph);
+        return pass.done();
     }
     for node in in_order(graph, graph.root) {
         if !table.traits(graph, node).has(Trait::Concatenates) || !pass.needs_no_task(node) {
@@ -61,7 +61,7 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
             pass.work.edit(&edit, reason)?;
         }
     }
-    pass.done(graph)
+    pass.done()
 }
 
 impl Pass<'_> {

@@ -54,5 +54,5 @@ pub fn run(graph: &Graph, table: &OpTable, _: &Options) -> Result<Guarded, Guard
             }
         }
     }
-    pass.done(graph)
+    pass.done()
 }

@@ -47,7 +47,7 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
         pass.work
             .take_out(id, "the copy stands for nothing but the value")?;
     }
-    pass.done(graph)
+    pass.done()
 }
 
 impl Pass<'_> {

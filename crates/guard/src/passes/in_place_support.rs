@@ -1,7 +1,7 @@
 //! Marks outputs that may be written over an input, because the node is the input's only reader and
 //! both are alike.
 //!
-//! The mark (`_inplace_support_input_index`) lets an operator write straight into a variable.
+//! Only for programs whose operators the host runs itself. The mark (`_inplace_support_input_index`) lets an operator write straight into a variable.
 
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::patch::{Edit, Slot};
@@ -18,8 +18,11 @@ use crate::storage::in_order;
 ///
 /// # Errors
 /// When an edit does not fit.
-pub fn run(graph: &Graph, table: &OpTable, _: &Options) -> Result<Guarded, GuardError> {
+pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
     let mut pass = Pass::new(graph, table, Kind::ReadWrite, "in-place-support");
+    if !options.host_runs {
+        return pass.done();
+    }
     for node in in_order(graph, graph.root) {
         let computes = table.class(graph, node) == OpClass::Compute;
         let input = (0u32..)
@@ -36,7 +39,7 @@ pub fn run(graph: &Graph, table: &OpTable, _: &Options) -> Result<Guarded, Guard
                 .edit(&edit, "it is the only reader of an input like its output")?;
         }
     }
-    pass.done(graph)
+    pass.done()
 }
 
 impl Pass<'_> {

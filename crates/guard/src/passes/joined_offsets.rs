@@ -53,7 +53,7 @@ pub fn run(graph: &Graph, table: &OpTable, _: &Options) -> Result<Guarded, Guard
             )?;
         }
     }
-    pass.done(graph)
+    pass.done()
 }
 
 /// Node that is told, base, distance.

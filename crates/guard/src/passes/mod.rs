@@ -14,7 +14,7 @@ pub mod user_addresses;
 pub mod zeroing;
 
 use tenure_graph::effects::{OpClass, Trait};
-use tenure_graph::patch::{Log, NewNode, NewOutput, Spot};
+use tenure_graph::patch::{NewNode, NewOutput, Spot};
 use tenure_graph::{Attrs, Graph, NodeId, OutputHints, ValueId};
 
 use crate::Guarded;
@@ -49,17 +49,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    pub(crate) fn done(self, graph: &Graph) -> Result<Guarded, GuardError> {
-        let (graph, log) = if self.work.is_untouched() {
-            (graph.clone(), Log::default())
-        } else {
-            self.work.finish()?
-        };
-        Ok(Guarded {
-            graph,
-            log,
-            findings: self.findings,
-        })
+    pub(crate) fn done(self) -> Result<Guarded, GuardError> {
+        self.work.guarded(self.findings)
     }
 
     fn note(&mut self, at: Anchor, rule: &'static str, harm: &str, repair: &str) {

@@ -38,7 +38,7 @@ pub fn run(graph: &Graph, table: &OpTable, _: &Options) -> Result<Guarded, Guard
             }
         }
     }
-    pass.done(graph)
+    pass.done()
 }
 
 /// One copy for several values: each with those who read it.

@@ -26,9 +26,9 @@ use crate::work::{CANNOT_BE_DELETED, NO_FOLDING, Work};
 /// # Errors
 /// Where the graph contradicts itself.
 pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
-    let mut done = Guarded::of(graph);
+    let mut done = Guarded::default();
     loop {
-        let round = round(&done.graph, table, options)?;
+        let round = round(done.graph(graph), table, options)?;
         let changed = !round.log.lines.is_empty();
         done.then(round);
         if !changed {
@@ -46,7 +46,7 @@ fn round(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, G
         .filter(|&n| table.traits(graph, n).has(Trait::Moves));
     let moves: Vec<NodeId> = moves.collect();
     if moves.is_empty() {
-        return pass.done(graph);
+        return pass.done();
     }
     let types = Types::of(graph, table, options)?;
     let judge = Judge {
@@ -73,7 +73,7 @@ fn round(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, G
         }
         pass.work.take_out(id, "value and copy can be one")?;
     }
-    pass.done(graph)
+    pass.done()
 }
 
 /// The classes of each part that is analysed together.

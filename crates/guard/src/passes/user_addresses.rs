@@ -29,7 +29,7 @@ const READS_USER_INPUT: &str = "_is_connected_to_data";
 pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
     let mut pass = Pass::new(graph, table, Kind::Layout, "user-addresses");
     if !options.zero_copy_supported || !is_static(graph, graph.root) {
-        return pass.done(graph);
+        return pass.done();
     }
     for id in in_order(graph, graph.root) {
         let node = &graph.nodes[id];
@@ -51,7 +51,7 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
             }
         }
     }
-    pass.done(graph)
+    pass.done()
 }
 
 impl Pass<'_> {

@@ -30,7 +30,7 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
     for subgraph in graph.subgraphs.keys() {
         pass.clear(subgraph, options)?;
     }
-    pass.done(graph)
+    pass.done()
 }
 
 impl Pass<'_> {
