@@ -1,6 +1,6 @@
 //! All stages, in the order in which they are run on a program.
 //!
-//! Between the layers stands [`values`](crate::values): where an edge is enough, no copy is made.
+//! Between the layers stands [`values`]: where an edge is enough, no copy is made.
 //! The rules of the reference for borders of subgraphs ([`passes::subgraph`](crate::passes::subgraph))
 //! are not among the stages: [`control_flow`](crate::control_flow) and the layers do with fewer
 //! copies.
@@ -31,6 +31,8 @@ const STAGES: &[(&str, Stage)] = &[
     ("tensor-moves", tensor_moves::run),
     ("values", values::resolve),
     ("read-write", read_write::resolve),
+    // Layer 2 takes copies out, so that readers and writers meet that did not before.
+    ("values", values::resolve),
     ("layout", layout::resolve),
     ("fixed-addresses", fixed_addresses::run),
     ("in-place", in_place::resolve),

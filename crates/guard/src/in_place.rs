@@ -350,3 +350,49 @@ impl<'a> Memories<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{graph, report};
+
+    #[test]
+    fn outputs_take_over_what_nobody_needs() {
+        let cases = [
+            (
+                "a chain",
+                "%x: float32[4] = Relu()\n%a: float32[4] = Relu(%x) {_output_inplace_ability = [[0, 0]]}\n%b: float32[4] = Relu(%a) {_output_inplace_ability = [[0, 0]]}",
+            ),
+            (
+                "another stream still reads",
+                "%x: float32[4] = Relu()\n%r: float32[4] = Relu(%x) stream 1\n%a: float32[4] = Relu(%x) {_output_inplace_ability = [[0, 0]]}",
+            ),
+            (
+                "the caller's input, then another",
+                "%x: float32[4] = Data()\n%y: float32[4] = Relu()\n%a: float32[4] = Add(%x, %y) {_output_inplace_ability = [[0, 0], [0, 1]]}",
+            ),
+            (
+                "no such input",
+                "%x: float32[4] = Relu()\n%a: float32[4] = Relu(%x) {_output_inplace_ability = [[0, 3]]}",
+            ),
+        ];
+        insta::assert_snapshot!(report(resolve, &Options::default(), &cases));
+    }
+
+    #[test]
+    fn who_declines_says_why_and_what_it_costs() {
+        let graph = graph(
+            "%x: float32[4] = Data()\n%a: float32[4] = Relu(%x) {_output_inplace_ability = [[0, 0]]}",
+        );
+        let table = OpTable::builtin(graph.dialect);
+        let done = resolve(&graph, &table, &Options::default()).unwrap();
+        let [finding] = &done.findings[..] else {
+            panic!("{:?}", done.findings);
+        };
+        assert_eq!(finding.bytes, Some(16));
+        assert_eq!(
+            finding.harm,
+            "the input is the caller's, a constant or a variable"
+        );
+    }
+}

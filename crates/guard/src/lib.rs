@@ -33,6 +33,8 @@ mod options;
 pub mod passes;
 pub mod read_write;
 pub mod storage;
+#[cfg(test)]
+mod testing;
 pub mod values;
 mod work;
 

@@ -450,3 +450,82 @@ impl Lint<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::graph;
+
+    fn told(lines: &str) -> String {
+        let graph = graph(lines);
+        let hits = run(&graph, &OpTable::builtin(graph.dialect));
+        let line = |h: &Hit| format!("{} {}\n", h.code.name(), h.nodes.join(" "));
+        hits.iter().map(line).collect()
+    }
+
+    #[test]
+    fn names_of_codes_are_one_to_one() {
+        let names: FxHashSet<&str> = Code::ALL.iter().map(|c| c.name()).collect();
+        assert_eq!(names.len(), Code::ALL.len());
+    }
+
+    #[test]
+    fn accesses_in_no_order() {
+        let variable = "%v: float32[4] = Variable()\n";
+        let cases = [
+            (
+                "%w: float32[4] <ref_input = 0> = Assign(%v)\n%r: float32[4] = Relu(%v)",
+                "W18888 w r\n",
+            ),
+            (
+                "%w: float32[4] <ref_input = 0> = Assign(%v)\n%r: float32[4] = Relu(%v) after @w",
+                "",
+            ),
+            (
+                "%s: float32[4] <reuse_input = 0> = Reshape(%v)\n%r: float32[4] = Relu(%s)\n%w: float32[4] <ref_input = 0> = Assign(%v)",
+                "W18888 w r\n",
+            ),
+            (
+                "%r: float32[4] = Relu(%v)\n%y: float32[4] = If(%v)\n  then ^t {\n    %d: float32[4] = Data()\n    %w: float32[4] <ref_input = 0> = Assign(%d)\n    NetOutput(%w) @results\n  }",
+                "W18888 y r\n",
+            ),
+            ("%a: float32[4] = Relu(%v)\n%b: float32[4] = Relu(%v)", ""),
+        ];
+        for (lines, expected) in cases {
+            assert_eq!(told(&format!("{variable}{lines}")), expected, "{lines}");
+        }
+    }
+
+    #[test]
+    fn what_is_overwritten_and_what_has_no_size() {
+        let cases = [
+            (
+                "%x: float32[4] = Relu()\n%w: float32[4] <ref_input = 0> = AddInplace(%x)\n%r: float32[4] = Mul(%x, %w)",
+                "overwrite-before-read w r\n",
+            ),
+            (
+                "%k: float32[4] = Const()\n%w: float32[4] <ref_input = 0> = AddInplace(%k)",
+                "constant-written w k\n",
+            ),
+            (
+                "%x: float32[4] = Relu()\n%c: float32[4] = HcomAllReduce(%x) {_input_mutable = true}\n%r: float32[4] = Mul(%x, %c)",
+                "collective-input-written c x\n",
+            ),
+            (
+                "%x: float32[4] = Relu()\nNetOutput(%x, %x) @results",
+                "same-memory-two-outputs x\n",
+            ),
+            (
+                "%x: float32[?, 4] <shape_range = [[1, -1], [4, 4]]> = Relu()",
+                "unbounded-dimension x\n",
+            ),
+            (
+                "%x: float32[4] = Relu()\n%y: float32[4] = PartitionedCall(%x)\n  partition ^p {\n    %d: float32[2] = Data()\n    %r: float32[4] = Relu(%d)\n    NetOutput(%r) @results\n  }",
+                "shape-mismatch p/d\n",
+            ),
+        ];
+        for (lines, expected) in cases {
+            assert_eq!(told(lines), expected, "{lines}");
+        }
+    }
+}

@@ -299,10 +299,15 @@ impl<'a> Pass<'a> {
                 _ => {
                     let effects = table.effects(graph, id);
                     let writes = effects.refs.iter().any(|a| a.output == made.output);
-                    return if writes {
-                        OutputType::Writeable
-                    } else {
-                        by_readers
+                    if writes {
+                        return OutputType::Writeable;
+                    }
+                    // Another name for a constant or variable is one, too.
+                    let origin = self.work.real_producer(value).node;
+                    return match table.class(graph, origin) {
+                        OpClass::Constant => OutputType::Constant,
+                        OpClass::Variable => OutputType::Writeable,
+                        _ => by_readers,
                     };
                 }
             }
@@ -575,4 +580,56 @@ fn result_of(graph: &Graph, subgraph: SubgraphId, index: u32) -> Option<ValueId>
     let mut inputs =
         inputs.filter(|(i, _)| result_index(graph, Some(output), *i) == index as usize);
     inputs.next().and_then(|(_, value)| *value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::report;
+
+    #[test]
+    fn each_cell_of_the_table() {
+        use InputType::{Reads, Writes, WritesInside};
+        use OutputType::{Constant, Shared, Sole, Writeable};
+        let copies = [Constant, Shared, Sole, Writeable]
+            .map(|output| [Reads, Writes, WritesInside].map(|input| needs_copy(output, input)));
+        let expected = [
+            [false, true, true],
+            [false, false, true],
+            [false, false, false],
+            [false, false, true],
+        ];
+        assert_eq!(copies, expected);
+    }
+
+    #[test]
+    fn copies_where_the_table_asks_for_them() {
+        let cases = [
+            (
+                "a reader and a collective",
+                "%x: float32[4] = Relu()\n%r: float32[4] = Relu(%x)\n%c: float32[4] = HcomAllReduce(%x) {_input_mutable = true}",
+            ),
+            (
+                "the same when the reader is certain to come first",
+                "%x: float32[4] = Relu()\n%r: float32[4] = Relu(%x)\n%c: float32[4] = HcomAllReduce(%x) {_input_mutable = true} after @r",
+            ),
+            (
+                "a constant under another name is written",
+                "%k: float32[4] = Const()\n%s: float32[4] <reuse_input = 0> = Reshape(%k)\n%w: float32[4] <ref_input = 0> = AddInplace(%s)",
+            ),
+            (
+                "both inputs of one collective",
+                "%x: float32[4] = Relu()\n%c: float32[4] = HcomAllReduce(%x, %x) {_input_mutable = true}",
+            ),
+            (
+                "a copy among readers goes, but not where others wait for it",
+                "%x: float32[4] = Relu()\n%i: float32[4] = Identity(%x)\n%a: float32[4] = Relu(%i)\n%b: float32[4] = Relu(%i)\n%j: float32[4] = Identity(%x)\n%c: float32[4] = Relu(%j)\n%d: float32[4] = Relu() after @j",
+            ),
+            (
+                "a write inside a partition",
+                "%k: float32[4] = Const()\n%y: float32[4] = PartitionedCall(%k)\n  partition ^p {\n    %d: float32[4] = Data()\n    %w: float32[4] <ref_input = 0> = AddInplace(%d)\n    NetOutput(%w) @results\n  }",
+            ),
+        ];
+        insta::assert_snapshot!(report(resolve, &Options::default(), &cases));
+    }
 }

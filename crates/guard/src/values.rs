@@ -73,8 +73,7 @@ impl Pass<'_> {
         let graph = self.work.graph();
         let source = graph.values[value].producer;
         let is_lent = match self.work.table.class(graph, source) {
-            // Layer 2 copies for those who write constants.
-            OpClass::Constant => return Ok(()),
+            OpClass::Constant => true,
             OpClass::Input => graph.nodes[source].subgraph == graph.root && !options.inputs_donated,
             _ => false,
         };
@@ -94,7 +93,7 @@ impl Pass<'_> {
             }
             let name = format!("{}_value_copy", self.work.graph().nodes[user.node].name);
             let harm = if is_lent {
-                "it would write what the caller only lends"
+                "it would write a constant, or what the caller only lends"
             } else {
                 "it would write what others read"
             };
@@ -174,5 +173,42 @@ impl Pass<'_> {
                 && graph.nodes[other.node].subgraph == graph.nodes[writer.node].subgraph
                 && !self.work.is_before(writer.node, other.node)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::report;
+
+    #[test]
+    fn readers_come_first_or_writers_work_on_copies() {
+        let cases = [
+            (
+                "an edge is enough",
+                "%x: float32[4] = Relu()\n%w: float32[4] <ref_input = 0> = AddInplace(%x)\n%r: float32[4] = Relu(%x)",
+            ),
+            (
+                "a reader of old and new needs a copy",
+                "%x: float32[4] = Relu()\n%w: float32[4] <ref_input = 0> = AddInplace(%x)\n%r: float32[4] = Mul(%x, %w)",
+            ),
+            (
+                "of two writers one works on a copy",
+                "%x: float32[4] = Relu()\n%v: float32[4] <ref_input = 0> = AddInplace(%x)\n%w: float32[4] <ref_input = 0> = MulInplace(%x)",
+            ),
+            (
+                "a reader under another name",
+                "%x: float32[4] = Relu()\n%s: float32[4] <reuse_input = 0> = Reshape(%x)\n%w: float32[4] <ref_input = 0> = AddInplace(%x)\n%r: float32[4] = Relu(%s)",
+            ),
+            (
+                "a variable is state",
+                "%v: float32[4] = Variable()\n%w: float32[4] <ref_input = 0> = Assign(%v)\n%r: float32[4] = Relu(%v)",
+            ),
+            (
+                "the caller only lends its input",
+                "%x: float32[4] = Data()\n%w: float32[4] <ref_input = 0> = AddInplace(%x)",
+            ),
+        ];
+        insta::assert_snapshot!(report(resolve, &Options::default(), &cases));
     }
 }

@@ -77,9 +77,11 @@ impl Pass<'_> {
             || readers.iter().any(|n| is(n, Trait::Merges)) && !node.control.is_empty();
         // A reader that comes after a node that waits for the copy needs the old value.
         let keeps_old = waiting.iter().any(|&last| {
-            readers
-                .iter()
-                .any(|&reader| reader == last || self.work.is_before(last, reader))
+            readers.iter().any(|&reader| {
+                reader == last
+                    || table.class(graph, reader) == OpClass::Output
+                    || self.work.is_before(last, reader)
+            })
         });
         at_border || carries_branch || keeps_old
     }
@@ -92,10 +94,12 @@ impl Pass<'_> {
 
     /// Lets whoever waited for a copy wait for those who read it.
     fn order_readers(&mut self, id: NodeId) -> Result<(), GuardError> {
+        let table = self.work.table;
         let waiting = self.work.waiting(id).to_vec();
         for reader in self.readers(id) {
             for &last in &waiting {
-                if reader != last && !self.work.is_before(last, reader) {
+                let is_result = table.class(self.work.graph(), reader) == OpClass::Output;
+                if reader != last && !is_result && !self.work.is_before(last, reader) {
                     self.work
                         .order(reader, last, "it read the value by the copy before")?;
                 }

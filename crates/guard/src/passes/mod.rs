@@ -1,5 +1,5 @@
 //! Layer 1: passes for special cases, a file each. Each is a function from a graph to
-//! [`Guarded`](crate::Guarded) and can be run alone.
+//! [`Guarded`] and can be run alone.
 
 pub mod collective_writes;
 pub mod concat_no_task;
@@ -155,3 +155,6 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
