@@ -294,6 +294,7 @@ pub(super) fn peers(solved: &[Solved<'_>], options: &Options) {
         &format!("Peers, at most {} s each", limit.as_secs_f64()),
         &columns,
     );
+    let mut absent = Vec::new();
     for allocator in peers::ALLOCATORS {
         let (mut ratios, mut ours, mut theirs) = (Vec::new(), 0.0, 0.0);
         for Solved {
@@ -343,7 +344,7 @@ pub(super) fn peers(solved: &[Solved<'_>], options: &Options) {
                 ],
                 Answer::Failed(why) => [why, String::new(), String::new(), String::new()],
                 Answer::Absent => {
-                    println!("\n{allocator} is not installed: skipped\n");
+                    absent.push(allocator);
                     break;
                 }
             };
@@ -364,6 +365,9 @@ pub(super) fn peers(solved: &[Solved<'_>], options: &Options) {
                 seconds(theirs),
             ]);
         }
+    }
+    if !absent.is_empty() {
+        println!("\nNot installed, and so left out: {}", absent.join(", "));
     }
 }
 
