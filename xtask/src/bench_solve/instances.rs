@@ -69,9 +69,9 @@ impl Problem {
     }
 }
 
-/// All files below a folder of tables and models, in the order of their paths; none when there is
-/// no such folder.
-pub(super) fn below(folder: &Path) -> Vec<Problem> {
+/// All files below a folder whose names have one of the endings, in the order of their paths; none
+/// when there is no such folder.
+pub(super) fn below(folder: &Path, endings: &[&str]) -> Vec<Problem> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -80,10 +80,7 @@ pub(super) fn below(folder: &Path) -> Vec<Problem> {
             let name = path.to_string_lossy();
             if path.is_dir() {
                 folders.push(path);
-            } else if [".csv", ".csv.gz", ".onnx"]
-                .iter()
-                .any(|end| name.ends_with(end))
-            {
+            } else if endings.iter().any(|end| name.ends_with(end)) {
                 files.push(path);
             }
         }

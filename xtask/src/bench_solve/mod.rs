@@ -18,8 +18,8 @@ pub(crate) const USAGE: &str = "\
 cargo xtask bench-solve [--peers] [--planners] [--ablation] [--time-limit SECONDS]
                         [--data FOLDER] [--only WORD]... [FILE]...
 
-  FILE            allocation CSVs and ONNX models; without any: all below FOLDER/dsa and
-                  FOLDER/onnx, and the families made from a seed
+  FILE            allocation CSVs and ONNX models; without any: all tables below FOLDER/dsa, all
+                  models below FOLDER/onnx, and the families made from a seed
   --data          default: ../shared/data beside the workspace
   --only          instances whose name has one of the words
   --time-limit    wall time of each search; without it searches have their fixed budget of work,
@@ -83,8 +83,10 @@ impl Options {
         if self.files.is_empty() {
             let beside = || root.parent().unwrap_or(root).join("shared/data");
             let data = self.data.clone().unwrap_or_else(beside);
-            for folder in ["dsa", "onnx"].map(|name| data.join(name)) {
-                let found = instances::below(&folder);
+            let kinds: [(&str, &[&str]); 2] = [("dsa", &[".csv", ".csv.gz"]), ("onnx", &[".onnx"])];
+            for (name, endings) in kinds {
+                let folder = data.join(name);
+                let found = instances::below(&folder, endings);
                 if found.is_empty() {
                     println!(
                         "{} has no instances: skipped (see --data)\n",
