@@ -50,7 +50,8 @@ const MISSES: u32 = 2;
 /// example.
 ///
 /// Within the limit of memory a placement is always returned: the one pass of [`Strategy::Sweep`] is
-/// made whatever the other limits. It is the answer, too, when another strategy was asked for and the time limit cut it.
+/// made whatever the other limits. It is the answer, too, when another strategy was asked for and
+/// the time limit cut it.
 ///
 /// # Errors
 ///
