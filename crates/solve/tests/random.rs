@@ -281,7 +281,7 @@ fn check(instance: &Instance, solution: &Solution) {
 #[test]
 fn small_instances_are_solved_to_the_optimum() {
     let mut random = Rng::with_seed(1);
-    for round in 0..192 {
+    for round in 0..128 {
         let shape = Shape {
             buffers: random.usize(1..=7),
             horizon: random.u64(3..9),
@@ -289,8 +289,8 @@ fn small_instances_are_solved_to_the_optimum() {
             gaps: round % 4 * 2,
             fixed: round / 4 % 3,
             rules: round as usize / 12 % 4,
-            runs: round as usize / 48 % 2 * 2,
-            reserved: round as usize / 96 * random.usize(1..=3),
+            runs: round as usize / 32 % 2 * 2,
+            reserved: round as usize / 64 * random.usize(1..=3),
         };
         let instance = random_instance(&mut random, &shape);
         let least = least_height(&instance);
