@@ -7,3 +7,4 @@ pub mod expect;
 pub mod generate;
 mod kinds;
 pub mod packings;
+pub mod readers;

@@ -1,7 +1,27 @@
-//! Families of buffers to be placed, from a seed: what the solver is measured on beside files.
+//! Buffers to be placed: those of a table, and families made from a seed, on which the solver is
+//! measured beside files.
 
 use fastrand::Rng;
-use tenure_solve::Buffer;
+use tenure_formats::csv;
+use tenure_solve::{Buffer, Span};
+
+/// The rows of an allocation CSV as buffers.
+#[must_use]
+pub fn of_table(table: &csv::Table) -> Vec<Buffer> {
+    let buffers = table.rows().iter().map(|row| Buffer {
+        size: row.size,
+        alignment: row.alignment,
+        lower: row.lower,
+        upper: row.upper,
+        gaps: row
+            .gaps
+            .iter()
+            .map(|&(lower, upper)| Span { lower, upper })
+            .collect(),
+        offset: row.offset,
+    });
+    buffers.collect()
+}
 
 /// Random buffers as they come in large programs: the logarithm of the duration is uniform over
 /// ten octaves, births are uniform over twice as many steps as there are buffers, so that about 77

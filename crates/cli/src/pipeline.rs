@@ -96,6 +96,7 @@ pub fn load(graph: Graph, args: &ModelArgs, read_ms: f64) -> Result<Loaded, Fail
     let graph = shaped.graph;
     warnings.extend(unknown_operators(&graph, &table));
     let identity = ModelIdentity {
+        path: path.to_string(),
         name: graph.name.clone(),
         format: format.to_owned(),
         nodes: operators(&graph, &table),

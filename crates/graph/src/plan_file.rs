@@ -115,6 +115,9 @@ impl Summary {
 /// Which model a plan belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelIdentity {
+    /// The file that it was read from, as it was named then.
+    #[serde(default)]
+    pub path: String,
     /// The model's own name.
     pub name: String,
     /// Format that it was read from: `onnx`, `graph-json`, `memory-json`.
@@ -360,7 +363,14 @@ impl PlanFile {
                         place: place(),
                         text: step.phase.to_string(),
                     })?,
-                    stream: step.stream.map(StreamId::from_u32),
+                    stream: match step.stream {
+                        // The number that stands for no stream.
+                        Some(u32::MAX) => {
+                            let (place, text) = (place(), u32::MAX.to_string());
+                            return Err(PlanFileError::Malformed { place, text });
+                        }
+                        stream => stream.map(StreamId::from_u32),
+                    },
                 })
             })
             .collect::<Result<_, _>>()?;

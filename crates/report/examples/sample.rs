@@ -98,6 +98,7 @@ fn plan(count: u32, hostile: bool) -> PlanFile {
     PlanFile {
         format: FORMAT.to_owned(),
         model: ModelIdentity {
+            path: String::new(),
             name: if hostile {
                 "</title><script>alert(1)</script>".repeat(20)
             } else {

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 use tenure_formats::csv;
-use tenure_solve::{Buffer, Config, Instance, Solution, Span, solve};
+use tenure_solve::{Config, Instance, Solution, solve};
 
 use crate::expect::Judge;
+use crate::packings;
 
 /// Runs a CSV case and gives back what does not hold.
 pub fn run(path: &Path, expect: &Map<String, Value>) -> Vec<String> {
@@ -33,19 +34,7 @@ fn placed(path: &Path) -> Result<(csv::Table, Solution), String> {
         + ".csv";
     let file = std::fs::File::open(&csv_path).map_err(|e| format!("{csv_path}: {e}"))?;
     let table = csv::read(file, &csv::Options::default()).map_err(|e| e.to_string())?;
-    let buffers = table.rows().iter().map(|row| Buffer {
-        size: row.size,
-        alignment: row.alignment,
-        lower: row.lower,
-        upper: row.upper,
-        gaps: row
-            .gaps
-            .iter()
-            .map(|&(lower, upper)| Span { lower, upper })
-            .collect(),
-        offset: row.offset,
-    });
-    let instance = Instance::new(buffers.collect()).map_err(|e| e.to_string())?;
+    let instance = Instance::new(packings::of_table(&table)).map_err(|e| e.to_string())?;
     let solution = solve(&instance, &Config::default()).map_err(|e| e.to_string())?;
     Ok((table, solution))
 }

@@ -7,7 +7,7 @@ use tenure_graph::effects::OpTable;
 use tenure_graph::plan::PlanOptions;
 use tenure_graph::shapes::{Bindings, infer};
 use tenure_plan::metadata::{AllocateKind, MemoryGraph};
-use tenure_solve::{Buffer, Instance, Span};
+use tenure_solve::{Buffer, Instance};
 use tenure_tests::packings::{self, Cuts};
 
 /// Alignment of the buffers of models, as plans have it by default.
@@ -120,16 +120,7 @@ fn table(path: &Path) -> Result<Vec<Buffer>, String> {
     let file = std::fs::File::open(path).map_err(|e| e.to_string())?;
     let file = std::io::BufReader::new(file);
     let table = csv::read(file, &csv::Options::default()).map_err(|e| e.to_string())?;
-    let buffers = table.rows().iter().map(|row| {
-        let gaps = row.gaps.iter();
-        Buffer {
-            alignment: row.alignment,
-            offset: row.offset,
-            gaps: gaps.map(|&(lower, upper)| Span { lower, upper }).collect(),
-            ..Buffer::new(row.size, row.lower, row.upper)
-        }
-    });
-    Ok(buffers.collect())
+    Ok(packings::of_table(&table))
 }
 
 /// What a plan of the model has to place.

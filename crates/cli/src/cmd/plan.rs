@@ -191,6 +191,7 @@ fn of_memory(text: &[u8], args: &PlanArgs, ui: &Ui, read: f64) -> Result<Outcome
     let bad = |e: tenure_plan::PlanError| Failure::bad(format!("{path}: {e}"));
     let graph = MemoryGraph::read(text).map_err(bad)?;
     let identity = ModelIdentity {
+        path: path.to_string(),
         name: graph.name.clone(),
         format: "memory-json".to_owned(),
         nodes: 0,

@@ -1,0 +1,7 @@
+//! Any bytes as memory JSON, through to its checked plan.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tenure_tests::readers;
+
+fuzz_target!(|bytes: &[u8]| readers::memory_json(bytes));
