@@ -5,6 +5,7 @@
 //! It looks at nothing but the present. Hence it does not use the gaps of lifetimes, and keeps the
 //! bytes of fixed buffers free at all times; the greedy placement does better there.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::instance::{Instance, align_up};
@@ -20,31 +21,38 @@ pub(crate) fn place(instance: &Instance) -> Vec<u64> {
         .map(|buffer| buffer.offset.unwrap_or(0))
         .collect();
     let mut free = FreePlaces::around(fixed_ranges(instance));
-    for (_, birth, _, buffer) in events(instance) {
-        let size = buffers[buffer].size;
-        if birth {
-            offsets[buffer] = free.take(size, buffers[buffer].alignment);
-        } else {
-            free.give(offsets[buffer], offsets[buffer] + size);
+    let (births, deaths) = events(instance);
+    let mut deaths = deaths.into_iter().peekable();
+    for (section, _, buffer) in births {
+        while let Some((_, dead)) = deaths.next_if(|&(end, _)| end <= section) {
+            let dead = dead as usize;
+            free.give(offsets[dead], offsets[dead] + buffers[dead].size);
         }
+        let buffer = buffer as usize;
+        offsets[buffer] = free.take(buffers[buffer].size, buffers[buffer].alignment);
     }
     offsets
 }
 
-/// (section, is a birth, size for births with the largest first, buffer), deaths first.
-fn events(instance: &Instance) -> Vec<(u32, bool, u64, usize)> {
-    let mut events = Vec::with_capacity(2 * instance.len());
-    for (index, buffer) in instance.buffers().iter().enumerate() {
-        let Some(hull) = instance.hull(index) else {
+/// (section, size with the largest first, buffer)
+type Birth = (u32, Reverse<u64>, u32);
+
+/// Births, and deaths as (section, buffer), of the buffers that are not fixed; both by section.
+fn events(instance: &Instance) -> (Vec<Birth>, Vec<(u32, u32)>) {
+    let mut births: Vec<Birth> = Vec::with_capacity(instance.len());
+    let mut deaths = Vec::with_capacity(instance.len());
+    for (name, buffer) in (0u32..).zip(instance.buffers()) {
+        let Some(hull) = instance.hull(name as usize) else {
             continue;
         };
         if buffer.offset.is_none() {
-            events.push((hull.lower, true, u64::MAX - buffer.size, index));
-            events.push((hull.upper, false, 0, index));
+            births.push((hull.lower, Reverse(buffer.size), name));
+            deaths.push((hull.upper, name));
         }
     }
-    events.sort_unstable();
-    events
+    births.sort_unstable();
+    deaths.sort_unstable();
+    (births, deaths)
 }
 
 /// The bytes of the fixed buffers as sorted, disjoint ranges.
