@@ -172,10 +172,9 @@ impl<'a> Pass<'a> {
                 let (Some(outer), Some(value)) = (outer, value) else {
                     continue;
                 };
-                let users = self.work.users(value).iter();
-                let inside = users.map(|&(n, i)| self.input_type(n, i)).max();
+                let inside = self.deepest(value);
                 let all = self.inner.entry(outer).or_insert(InputType::Reads);
-                *all = inside.map_or(*all, |inside| inside.max(*all));
+                *all = inside.max(*all);
             }
         }
         for &subgraph in &subgraphs {
@@ -184,6 +183,29 @@ impl<'a> Pass<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The strictest thing that happens to a value, under whatever name.
+    fn deepest(&self, value: ValueId) -> InputType {
+        let graph = self.graph;
+        let table = self.work.table;
+        let mut deepest = InputType::Reads;
+        let mut stack = vec![value];
+        // A value has one name at a time, so none comes twice.
+        while let Some(value) = stack.pop() {
+            for &(node, i) in self.work.users(value) {
+                let does = self.input_type(node, i);
+                deepest = deepest.max(does);
+                let outputs = (0u32..).zip(&graph.nodes[node].outputs);
+                let names = outputs.filter(|&(o, _)| {
+                    let handed_on = reference(graph, table, node, o)
+                        .or_else(|| through_partition(graph, table, node, o));
+                    does == InputType::Reads && handed_on == Some(i)
+                });
+                stack.extend(names.filter_map(|(_, made)| *made));
+            }
+        }
+        deepest
     }
 
     fn results(&mut self, subgraph: SubgraphId) -> Result<(), GuardError> {
@@ -571,6 +593,27 @@ pub(crate) fn writes_inside(graph: &Graph, node: NodeId, i: u32) -> bool {
         .and_then(|a| a.get(SPECIAL_INPUT_SIZE))
         .and_then(Attr::as_int);
     size.is_some_and(|size| size > 0)
+}
+
+/// The input of a partition that it hands through to an output.
+fn through_partition(graph: &Graph, table: &OpTable, node: NodeId, o: u32) -> Option<u32> {
+    if table.class(graph, node) != OpClass::Call {
+        return None;
+    }
+    let body = graph.nodes[node].bodies.first()?.graph;
+    let mut value = result_of(graph, body, o)?;
+    // Up through names, and through partitions inside: each step goes to an earlier node.
+    loop {
+        let made = &graph.values[value];
+        let up = reference(graph, table, made.producer, made.output)
+            .or_else(|| through_partition(graph, table, made.producer, made.output));
+        match up.and_then(|i| graph.nodes[made.producer].input(i as usize)) {
+            Some(next) => value = next,
+            None => break,
+        }
+    }
+    let (owner, i) = outer_input(graph, table, graph.values[value].producer)?;
+    (owner == node).then_some(i)
 }
 
 /// The value that becomes output `index` of a subgraph's owner.

@@ -9,6 +9,7 @@
 //! Nodes with subgraphs count as what happens inside them; what a subgraph is given is looked at
 //! again among the nodes inside.
 
+use tenure_graph::control::result_index;
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::{Graph, NodeId, ValueId};
 
@@ -18,7 +19,7 @@ use crate::finding::Kind;
 use crate::options::Options;
 use crate::passes::Pass;
 use crate::read_write::{InputType, Types};
-use crate::storage::{in_order, reference};
+use crate::storage::{in_order, is_condition, outer_input, reference};
 
 /// Puts readers before writers, and copies where that cannot be.
 ///
@@ -30,12 +31,7 @@ pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guar
     for node in in_order(graph, graph.root) {
         for (o, value) in (0u32..).zip(&graph.nodes[node].outputs) {
             // A version begins where its memory is written, or handed into a subgraph.
-            let is_view = reference(graph, table, node, o).is_some()
-                && !table
-                    .effects(graph, node)
-                    .refs
-                    .iter()
-                    .any(|a| a.output == o);
+            let is_view = pass.source(&types, node, o).is_some() || pass.is_twin(&types, node, o);
             if let Some(value) = *value
                 && !is_view
             {
@@ -74,7 +70,12 @@ impl Pass<'_> {
         let source = graph.values[value].producer;
         let is_lent = match self.work.table.class(graph, source) {
             OpClass::Constant => true,
-            OpClass::Input => graph.nodes[source].subgraph == graph.root && !options.inputs_donated,
+            OpClass::Input => {
+                let subgraph = graph.nodes[source].subgraph;
+                // A loop's condition only looks at the states.
+                is_condition(graph, self.work.table, subgraph)
+                    || subgraph == graph.root && !options.inputs_donated
+            }
             _ => false,
         };
         let last = writers
@@ -113,26 +114,100 @@ impl Pass<'_> {
     fn uses(&self, types: &Types<'_>, value: ValueId) -> Vec<Use> {
         let graph = self.work.graph();
         let mut uses = Vec::new();
-        let mut stack = vec![value];
+        let mut stack = self.twins(types, value);
+        stack.push(value);
         while let Some(value) = stack.pop() {
             for &(node, input) in self.work.users(value) {
                 let does = types.input((node, input));
                 let outputs = (0u32..).zip(&graph.nodes[node].outputs);
                 let names = outputs.filter_map(|(o, made)| {
-                    let same = reference(graph, self.work.table, node, o) == Some(input);
+                    let same = self.source(types, node, o) == Some(input);
                     made.filter(|_| same)
                 });
                 let names: Vec<ValueId> = names.collect();
-                let is_loop = self.work.table.class(graph, node) == OpClass::While;
-                if does == InputType::Reads && !names.is_empty() && !is_loop {
-                    stack.extend(names);
-                } else {
+                // A loop or partition reads what it hands on.
+                let runs_others = !graph.nodes[node].bodies.is_empty();
+                if does != InputType::Reads || names.is_empty() || runs_others {
                     uses.push(Use { node, input, does });
+                }
+                if does == InputType::Reads {
+                    stack.extend(names);
                 }
             }
         }
         uses.sort_by_key(|u| (self.work.position(u.node), u.node, u.input));
         uses
+    }
+
+    /// The input that an output is another name for: by a view, a loop that keeps a state, or a
+    /// partition that hands an input through; nothing is written on the way.
+    fn source(&self, types: &Types<'_>, node: NodeId, o: u32) -> Option<u32> {
+        let graph = self.work.graph();
+        let table = self.work.table;
+        if table.class(graph, node) == OpClass::Call {
+            let inner = self.first_name(types, self.inner_result(node, o)?);
+            let producer = graph.values[inner].producer;
+            let (owner, i) = outer_input(graph, table, producer)?;
+            return (owner == node).then_some(i);
+        }
+        let i = reference(graph, table, node, o)?;
+        let writes = table
+            .effects(graph, node)
+            .refs
+            .iter()
+            .any(|a| a.output == o);
+        let changes = table.class(graph, node) == OpClass::While && types.writes((node, i));
+        (!writes && !changes).then_some(i)
+    }
+
+    /// The value inside a partition that becomes its output.
+    fn inner_result(&self, owner: NodeId, index: u32) -> Option<ValueId> {
+        let graph = self.work.graph();
+        let body = graph.nodes[owner].bodies.first()?;
+        let output = graph.subgraphs[body.graph].output?;
+        let mut inputs = graph.nodes[output].inputs.iter().enumerate();
+        let (_, value) =
+            inputs.find(|(i, _)| result_index(graph, Some(output), *i) == index as usize)?;
+        *value
+    }
+
+    /// Where a version begins, by the names that it has in its subgraph and in partitions there.
+    fn first_name(&self, types: &Types<'_>, value: ValueId) -> ValueId {
+        let graph = self.work.graph();
+        let mut value = value;
+        loop {
+            let made = &graph.values[value];
+            let input = self.source(types, made.producer, made.output);
+            match input.and_then(|i| graph.nodes[made.producer].input(i as usize)) {
+                Some(next) => value = next,
+                None => return value,
+            }
+        }
+    }
+
+    /// The other outputs of a partition that are the same memory.
+    fn twins(&self, types: &Types<'_>, value: ValueId) -> Vec<ValueId> {
+        let graph = self.work.graph();
+        let made = &graph.values[value];
+        if self.work.table.class(graph, made.producer) != OpClass::Call {
+            return Vec::new();
+        }
+        let first = |o: u32| {
+            let inner = self.inner_result(made.producer, o)?;
+            Some(self.first_name(types, inner))
+        };
+        let mine = first(made.output);
+        let outputs = (0u32..).zip(&graph.nodes[made.producer].outputs);
+        let twins = outputs.filter(|&(o, _)| o != made.output && first(o) == mine);
+        twins.filter_map(|(_, v)| *v).collect()
+    }
+
+    /// Whether an output before this one is the same memory.
+    fn is_twin(&self, types: &Types<'_>, node: NodeId, o: u32) -> bool {
+        let graph = self.work.graph();
+        let value = graph.nodes[node].output(o as usize);
+        let twins = value.map(|v| self.twins(types, v)).unwrap_or_default();
+        twins.iter().any(|&twin| graph.values[twin].output < o)
     }
 
     /// Whether a value is state: a variable, or written in one's memory.
@@ -146,7 +221,7 @@ impl Pass<'_> {
             match table.class(graph, made.node) {
                 OpClass::Variable => return true,
                 OpClass::Input => {
-                    let outer = crate::storage::outer_input(graph, table, made.node);
+                    let outer = outer_input(graph, table, made.node);
                     let through = outer.filter(|&(owner, _)| {
                         matches!(table.class(graph, owner), OpClass::Branch | OpClass::Call)
                     });

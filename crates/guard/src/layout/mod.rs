@@ -36,9 +36,16 @@ const STAGE: &str = "layout";
 pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
     let mut done = Guarded::default();
     loop {
-        let now = done.graph(graph);
-        let flow = control_flow::isolate(now, table, &analysed(now))?;
-        done.then(flow);
+        // What is parted inside shows what must be parted around it.
+        loop {
+            let now = done.graph(graph);
+            let flow = control_flow::isolate(now, table, &analysed(now))?;
+            let changed = flow.graph.is_some();
+            done.then(flow);
+            if !changed {
+                break;
+            }
+        }
         let round = round(done.graph(graph), table, options)?;
         let is_cut = round.graph.is_some();
         // What cannot be parted is found in every round.
