@@ -515,8 +515,9 @@ impl<'a> Pass<'a> {
             if spared && n + 1 == users.len() {
                 continue;
             }
-            let is_last = output == OutputType::Shared && self.comes_last(user, &users);
-            if !is_last && needs_copy(output, self.input_type(user, i)) {
+            let needs_copy = needs_copy(output, self.input_type(user, i))
+                && !(output == OutputType::Shared && self.comes_last(user, &users));
+            if needs_copy {
                 let harm = match output {
                     OutputType::Constant => "a constant would be written",
                     _ => "it writes what others read",

@@ -42,6 +42,10 @@ pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guar
     pass.done()
 }
 
+/// How many of the writers of a version are looked at for the one that comes last, from the last in
+/// the order of the file: if these cannot, others hardly can, and a copy is always right.
+const CANDIDATES: usize = 8;
+
 /// One use of a version: the node, the input, and what it does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Use {
@@ -78,11 +82,11 @@ impl Pass<'_> {
             }
             _ => false,
         };
-        let last = writers
+        let candidates = writers
             .iter()
             .rev()
-            .copied()
-            .find(|w| !is_lent && self.can_come_last(w, &uses));
+            .take(if is_lent { 0 } else { CANDIDATES });
+        let last = candidates.copied().find(|w| self.can_come_last(w, &uses));
         let mut before: Vec<NodeId> = Vec::new();
         for user in &uses {
             if Some(*user) == last {
@@ -102,7 +106,7 @@ impl Pass<'_> {
         }
         let Some(last) = last else { return Ok(()) };
         for node in before {
-            if node != last.node && !self.work.is_before(node, last.node) {
+            if node != last.node && !self.work.is_plainly_before(node, last.node) {
                 self.work
                     .order(node, last.node, "it reads what the other writes")?;
             }
@@ -238,16 +242,20 @@ impl Pass<'_> {
     /// Whether all others can be put before a writer.
     fn can_come_last(&self, writer: &Use, uses: &[Use]) -> bool {
         let graph = self.work.graph();
-        uses.iter().filter(|u| *u != writer).all(|other| {
+        let others = || uses.iter().filter(|u| *u != writer);
+        let can_be_asked = others().all(|other| {
             let is_result = self.work.table.class(graph, other.node) == OpClass::Output;
-            // A further writer is given a copy before it, which can come first unless the writer
-            // that comes last is needed for it.
+            // A further writer is given a copy before it, which can come first.
             let is_copied = other.does != InputType::Reads;
             !is_result
                 && (is_copied || other.node != writer.node)
                 && graph.nodes[other.node].subgraph == graph.nodes[writer.node].subgraph
-                && !self.work.is_before(writer.node, other.node)
-        })
+        });
+        let last = others().map(|u| self.work.position(u.node)).max();
+        can_be_asked && {
+            let after = self.work.descendants(writer.node, last.unwrap_or(0));
+            others().all(|other| !after.contains(&other.node))
+        }
     }
 }
 

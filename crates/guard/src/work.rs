@@ -35,6 +35,9 @@ const WRITES_USER_OUTPUT: &str = "_is_connected_to_netoutput";
 /// Attribute of the producer that a copy takes over, unless empty.
 const BATCH_LABEL: &str = "_batch_label";
 
+/// How many nodes [`Work::is_plainly_before`] looks at.
+const SHORT_WAY: usize = 64;
+
 /// The real producers of a node's inputs, and the version of the program that they were found in.
 type Dated = (u64, Rc<[Anchor]>);
 
@@ -140,7 +143,11 @@ impl<'a> Work<'a> {
     pub fn edit(&mut self, edit: &Edit, reason: &str) -> Result<(), GuardError> {
         self.version.set(self.version.get() + 1);
         match edit {
-            Edit::AddControl { before, after } if !self.waiting[*before].contains(after) => {
+            // The list of who waits for a node may be long, that of what a node waits for is not.
+            Edit::AddControl { before, after }
+                if self.graph().nodes.is_valid(*after)
+                    && !self.graph().nodes[*after].control.contains(before) =>
+            {
                 self.waiting[*before].push(*after);
             }
             Edit::RemoveControl { before, after } => self.waiting[*before].retain(|n| n != after),
@@ -192,6 +199,42 @@ impl<'a> Work<'a> {
         for (node, place) in nodes.into_iter().zip(places) {
             self.position[node] = place;
         }
+    }
+
+    /// Whether it is plain that `first` has ended when `last` starts: a short way shows it. That
+    /// none is found says nothing; one more edge between the two then does no harm.
+    #[must_use]
+    pub fn is_plainly_before(&self, first: NodeId, last: NodeId) -> bool {
+        let from = self.position[first];
+        let mut seen = FxHashSet::default();
+        let mut list = vec![last];
+        let mut next = 0;
+        while let Some(&node) = list.get(next)
+            && list.len() < SHORT_WAY
+        {
+            next += 1;
+            for n in self.needs(node) {
+                if n == first {
+                    return true;
+                }
+                if self.position[n] >= from && seen.insert(n) {
+                    list.push(n);
+                }
+            }
+        }
+        false
+    }
+
+    /// The nodes of its subgraph that certainly start when a node has ended, without those that
+    /// stand behind place `to`.
+    #[must_use]
+    pub fn descendants(&self, node: NodeId, to: u32) -> FxHashSet<NodeId> {
+        let subgraph = self.graph().nodes[node].subgraph;
+        let allowed =
+            |n: NodeId| self.graph().nodes[n].subgraph == subgraph && self.position[n] <= to;
+        let mut all = reach(node, allowed, |n| self.followers(n));
+        all.remove(&node);
+        all
     }
 
     /// The nodes that a node reads from or waits for.

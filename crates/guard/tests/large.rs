@@ -141,3 +141,40 @@ fn all_stages_on_a_hundred_thousand_nodes() {
     // each loop's state once.
     assert_eq!(copies(guarded.graph(&graph)), 100);
 }
+
+#[test]
+fn a_thousand_collectives_write_what_ten_thousand_read() {
+    let mut graph = program(100, 0, 0);
+    let root = graph.root;
+    let results = graph.subgraphs[root].nodes.pop().unwrap();
+    let x = graph
+        .values
+        .keys()
+        .find(|&v| graph.values[v].name == "relu5:0")
+        .unwrap();
+    for i in 0..1000 {
+        let reduce = node(
+            &mut graph,
+            root,
+            format!("reduce{i}"),
+            "HcomAllReduce",
+            &[x],
+        );
+        flag(&mut graph, reduce, "_input_mutable");
+        value(&mut graph, reduce, 0);
+    }
+    for i in 0..10_000 {
+        let read = node(&mut graph, root, format!("read{i}"), "Relu", &[x]);
+        let made = value(&mut graph, read, 0);
+        let clear = node(&mut graph, root, format!("add{i}"), "ScatterAdd", &[made]);
+        value(&mut graph, clear, 0);
+        let outputs = Attr::List(vec![Attr::Int(0)]);
+        graph.nodes[clear].attrs.set("atomic_output_index", outputs);
+    }
+    graph.subgraphs[root].nodes.push(results);
+    let graph = canonical(&graph);
+    let table = OpTable::builtin(Dialect::Ge);
+    let guarded = compile::run(&graph, &table, &Options::default()).unwrap();
+    // The last of the collectives may have the memory when all others have read it.
+    assert_eq!(copies(guarded.graph(&graph)), 999);
+}

@@ -52,13 +52,21 @@ impl Pass<'_> {
         let users = self.work.users(value).to_vec();
         let others = users.into_iter().filter(|&user| user != (id, i));
         let others: Vec<(NodeId, u32)> = others.filter(|&u| !self.looks_at_shape(u)).collect();
-        if others.iter().any(|&other| self.comes_too_late(other, id)) {
+        let last = others.iter().map(|&(n, _)| self.work.position(n)).max();
+        let after = self.work.descendants(id, last.unwrap_or(0));
+        let before = |reader: NodeId| self.work.is_plainly_before(reader, id);
+        let is_late = |&(reader, i): &(NodeId, u32)| {
+            after.contains(&reader)
+                || self.comes_too_late((reader, i), id)
+                || !self.work.graph().nodes[reader].bodies.is_empty() && !before(reader)
+        };
+        if others.iter().any(is_late) {
             let harm = "the collective would write what another reads after it";
             self.copy(id, i, &copy, "collective-writes-shared", harm)?;
             return Ok(());
         }
         for (reader, _) in others {
-            if !self.work.is_before(reader, id) {
+            if !self.work.is_plainly_before(reader, id) {
                 let reason = "it reads what the collective writes";
                 self.work.order(reader, id, reason)?;
             }
@@ -70,12 +78,11 @@ impl Pass<'_> {
     fn comes_too_late(&self, (reader, i): (NodeId, u32), collective: NodeId) -> bool {
         let graph = self.work.graph();
         reader == collective
+            || graph.nodes[reader].subgraph != graph.nodes[collective].subgraph
             || self.work.table.class(graph, reader) == OpClass::Output
-            || self.work.is_before(collective, reader)
             || flag(&graph.nodes[reader].attrs, INPUT_MUTABLE)
             || writes_inside(graph, reader, i)
             || self.work.updates(reader, i)
-            || !graph.nodes[reader].bodies.is_empty() && !self.work.is_before(reader, collective)
             || self.hands_on(reader, i)
     }
 
