@@ -53,11 +53,20 @@ impl Strategy {
     pub(crate) fn single_passes() -> impl Iterator<Item = Strategy> {
         let greedy = [Fit::Best, Fit::First].into_iter();
         let greedy = greedy.flat_map(|fit| Order::ALL.map(|order| Strategy::Greedy(fit, order)));
+        // Of the core, the orders that were seen to do best; the others only when whole dives have
+        // had their chance.
+        let first = [
+            Strategy::Core(Order::LoadSize),
+            Strategy::Core(Order::Area),
+            Strategy::Dive(Order::Area),
+            Strategy::Core(Order::LoadArea),
+            Strategy::Core(Order::Conflicts),
+        ];
+        let dives = Order::ALL.map(Strategy::Dive).into_iter();
         let core = Order::ALL.map(Strategy::Core).into_iter();
-        let dives = Order::ALL.map(Strategy::Dive);
-        // More orders of the core only when a whole dive has had its chance.
-        let (first, rest) = (core.clone().take(1), core.skip(1));
-        first.chain(dives).chain(greedy).chain(rest)
+        let rest = dives.chain(greedy).chain(core);
+        let rest = rest.filter(move |strategy| !first.contains(strategy));
+        first.into_iter().chain(rest)
     }
 }
 

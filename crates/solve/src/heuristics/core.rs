@@ -36,7 +36,8 @@ pub(crate) fn place(
         let heavy = target.height / 100 * share;
         budget.spend(2 * (instance.sections() + instance.len()) as u64)?;
         let core = alive_in(instance, &loads, |load| load > heavy);
-        if core.is_empty() || core.len() == last_core {
+        // A core that is hardly larger than the last one leaves as much to be filled in.
+        if core.len() <= last_core + last_core / 4 {
             continue;
         }
         if core.len() > MAX_CORE {
