@@ -9,6 +9,7 @@
 //! Nodes with subgraphs count as what happens inside them; what a subgraph is given is looked at
 //! again among the nodes inside.
 
+use rustc_hash::FxHashSet;
 use tenure_graph::control::result_index;
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::{Graph, NodeId, ValueId};
@@ -105,8 +106,9 @@ impl Pass<'_> {
             before.push(self.copy(user.node, user.input, &name, "value-overwritten", harm)?);
         }
         let Some(last) = last else { return Ok(()) };
+        let waits: FxHashSet<NodeId> = self.work.needs(last.node).into_iter().collect();
         for node in before {
-            if node != last.node && !self.work.is_plainly_before(node, last.node) {
+            if node != last.node && !waits.contains(&node) {
                 self.work
                     .order(node, last.node, "it reads what the other writes")?;
             }

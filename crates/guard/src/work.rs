@@ -238,7 +238,8 @@ impl<'a> Work<'a> {
     }
 
     /// The nodes that a node reads from or waits for.
-    fn needs(&self, node: NodeId) -> Vec<NodeId> {
+    #[must_use]
+    pub fn needs(&self, node: NodeId) -> Vec<NodeId> {
         let graph = self.graph();
         let read = graph.nodes[node].inputs.iter().flatten();
         let producers = read.map(|&v| graph.values[v].producer);

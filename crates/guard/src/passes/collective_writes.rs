@@ -4,6 +4,7 @@
 //! when somebody reads it after the collective. A reader that is in no order with the collective
 //! is made to come first: an edge is cheaper than a copy.
 
+use rustc_hash::FxHashSet;
 use tenure_graph::effects::{OpClass, OpTable, Trait};
 use tenure_graph::{Attrs, Graph, NodeId, ValueId};
 
@@ -65,8 +66,9 @@ impl Pass<'_> {
             self.copy(id, i, &copy, "collective-writes-shared", harm)?;
             return Ok(());
         }
+        let waits: FxHashSet<NodeId> = self.work.needs(id).into_iter().collect();
         for (reader, _) in others {
-            if !self.work.is_plainly_before(reader, id) {
+            if !waits.contains(&reader) {
                 let reason = "it reads what the collective writes";
                 self.work.order(reader, id, reason)?;
             }
