@@ -34,17 +34,21 @@ use crate::watch::{Progress, Watch};
 /// Dives from one base order before the best of them becomes the next base.
 const DIVES_PER_ROUND: usize = 8;
 
-/// Steps that an exact search may take in the first round; each round allows four times more.
+/// Steps that an exact search may take in the first round; each round allows twice as many.
 const EXACT_STEPS: u64 = 1_250_000;
 
-/// The first ways, which are most apt to succeed, may take this many times more.
-const LEADERS: (usize, u64) = (2, 8);
+/// The rungs of the ladder lie one over these parts of the way from the best height down to the
+/// bound; the deepest is tried first.
+const RUNGS: [u64; 4] = [3, 6, 12, 24];
 
-/// A rung lies this part of the way below the best height.
-const RUNG: u64 = 4;
-
-/// Rungs that may fail before the next round allows more.
-const MISSES: u32 = 2;
+/// Which of the exact ways are taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    All,
+    /// The patient ones.
+    Patient,
+    Others,
+}
 
 /// Finds a placement of low height; see [`Config`] for the limits and the crate page for an
 /// example.
@@ -398,75 +402,90 @@ impl Search<'_> {
         }
     }
 
-    /// The exact search at the height aimed at, and when that fails at the rungs of a ladder: from
-    /// the best height a part of the way down to the highest that failed, again and again; a rung
-    /// that is reached costs far less than one that is not. In later rounds the rungs are also tried
-    /// from changed orders. Where a capacity is asked for there is no use in rungs above it.
+    /// The exact search at the height aimed at, and when that fails at the rungs of a ladder between
+    /// it and the best height, again and again while one is reached: that costs far less than
+    /// missing one. In later rounds the rungs are also tried from changed orders. Where a capacity
+    /// is asked for there is no use in rungs above it.
     fn exact_round(&mut self, round: u32, random: &mut fastrand::Rng) {
         let Techniques {
             restarts, ladder, ..
         } = self.config.techniques;
         let limit = if restarts {
-            EXACT_STEPS.saturating_mul(1 << (2 * round).min(60))
+            EXACT_STEPS.saturating_mul(1 << round.min(60))
         } else {
             u64::MAX
         };
-        let mut failed = self.enough();
         let asked = self.config.capacity.is_some();
         let mut changed = (round > 0).then_some(random);
-        self.exact_at(failed, limit, changed.as_deref_mut().filter(|_| asked));
-        if asked {
-            return;
-        }
-        let mut misses = 0;
-        while ladder && !self.done() && misses < MISSES {
-            // Below the bound everything is proven to fail.
-            failed = failed.max(self.enough().saturating_sub(1));
-            let rung = self.best.height - (self.best.height - failed).div_ceil(RUNG);
-            if rung <= failed {
-                return;
-            }
-            if !self.exact_at(rung, limit, changed.as_deref_mut()) {
-                failed = rung;
-                misses += 1;
-            }
-        }
+        let at_bound = changed.as_deref_mut().filter(|_| asked);
+        self.exact_at(self.enough(), limit, Turn::All, at_bound);
+        while ladder && !asked && self.exact_rung(limit, changed.as_deref_mut()) {}
     }
 
-    /// The exact search at one height in all ways, each within `limit` steps, and from orders
-    /// changed at `random`, until one finds a placement or proves that there is none; whether one
-    /// did.
-    fn exact_at(&mut self, height: u64, limit: u64, random: Option<&mut fastrand::Rng>) -> bool {
+    /// The exact search at the rungs of the ladder, by the patient ways and then by the others, until
+    /// one finds a placement or proves that there is none; whether one did.
+    fn exact_rung(&mut self, limit: u64, mut random: Option<&mut fastrand::Rng>) -> bool {
+        let (best, bound) = (self.best.height, self.enough());
+        for turn in [Turn::Patient, Turn::Others] {
+            let mut last = bound;
+            for part in RUNGS {
+                let rung = best - best.saturating_sub(bound).div_ceil(part);
+                // Those that are no rungs of their own, and the bound, have been tried.
+                if rung == last || self.done() {
+                    continue;
+                }
+                last = rung;
+                if self.exact_at(rung, limit, turn, random.as_deref_mut()) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// The exact search at one height in the ways whose turn it is, each within `limit` steps
+    /// times its patience, and from orders changed at `random`, until one finds a placement or proves that there is none;
+    /// whether one did.
+    fn exact_at(
+        &mut self,
+        height: u64,
+        limit: u64,
+        turn: Turn,
+        random: Option<&mut fastrand::Rng>,
+    ) -> bool {
         let techniques = self.config.techniques;
         let instance = self.ground.instance;
-        let mut orders: Vec<(Way, Vec<u32>)> = Vec::new();
-        for way in WAYS {
+        let taken = |way: &Way| match turn {
+            Turn::All => true,
+            Turn::Patient => way.patience > 1,
+            Turn::Others => way.patience == 1,
+        };
+        let mut attempts: Vec<(Way, Vec<u32>)> = Vec::new();
+        for way in WAYS.into_iter().filter(taken) {
             let order = order::sorted(instance, way.order);
             // Where all sections have the same load, half of the orders are the same.
-            let known = orders.iter().any(|(w, o)| w.visits_as(way) && *o == order);
-            if !known {
-                orders.push((way, order));
+            let covers = |(other, known): &(Way, Vec<u32>)| other.covers(way) && *known == order;
+            if !attempts.iter().any(covers) {
+                attempts.push((way, order));
             }
         }
         if let Some(random) = random {
-            for index in 0..orders.len() {
-                let (way, order) = &orders[index];
+            for index in 0..attempts.len() {
+                let (way, order) = &attempts[index];
                 let strength = random.u32(1..=6);
                 let changed = disturbed(order, order.len() >> strength, random);
-                orders.push((*way, changed));
+                attempts.push((*way, changed));
             }
         }
         let task = |index: usize, budget: &mut Budget<'_>| {
-            let (way, order) = &orders[index];
-            let (leaders, more) = LEADERS;
-            let limit = limit.saturating_mul(if index < leaders { more } else { 1 });
-            budget.within(limit, |budget| {
+            let (way, order) = &attempts[index];
+            budget.within(limit.saturating_mul(way.patience), |budget| {
                 exact::search(instance, order, height, *way, techniques, budget)
             })
         };
         let grain = grain(instance);
         let mut decided = false;
-        self.in_turn(orders.len(), task, |search, _, ending| {
+        self.in_turn(attempts.len(), task, |search, _, ending| {
             decided = match ending {
                 Ok(Some(offsets)) => search.offer(offsets, Strategy::Exact),
                 Ok(None) => {

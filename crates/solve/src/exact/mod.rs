@@ -28,35 +28,38 @@ pub(crate) const MAX_MEMBERS: usize = 1000;
 pub(crate) struct Way {
     pub(crate) order: Order,
     visit: Visit,
+    /// How many times more steps it may take than most.
+    pub(crate) patience: u64,
 }
 
 impl Way {
-    /// Whether the two use an order in the same way.
-    pub(crate) fn visits_as(self, other: Way) -> bool {
-        self.visit == other.visit
+    /// Whether the other finds nothing with the same order that this one does not.
+    pub(crate) fn covers(self, other: Way) -> bool {
+        self.visit == other.visit && self.patience >= other.patience
     }
 }
 
-/// The ways that are tried in turn; each solves instances that no other does.
-pub(crate) const WAYS: [Way; 9] = {
-    const fn by_offset(order: Order) -> Way {
-        let visit = Visit::ByOffset;
-        Way { order, visit }
-    }
-    const fn by_rank(order: Order) -> Way {
-        let visit = Visit::ByRank;
-        Way { order, visit }
+/// The ways that are tried in turn; each solves instances that no other does. Those that succeed
+/// most may take longest, and one of these is tried for a moment before the other.
+pub(crate) const WAYS: [Way; 10] = {
+    const fn way(visit: Visit, order: Order, patience: u64) -> Way {
+        Way {
+            order,
+            visit,
+            patience,
+        }
     }
     [
-        by_offset(Order::LoadDuration),
-        by_offset(Order::Birth),
-        by_offset(Order::Conflicts),
-        by_offset(Order::Duration),
-        by_offset(Order::LoadArea),
-        by_offset(Order::Death),
-        by_offset(Order::Area),
-        by_offset(Order::LoadSize),
-        by_rank(Order::LoadDuration),
+        way(Visit::ByOffset, Order::Birth, 1),
+        way(Visit::ByOffset, Order::LoadDuration, 8),
+        way(Visit::ByOffset, Order::Birth, 8),
+        way(Visit::ByOffset, Order::Conflicts, 1),
+        way(Visit::ByOffset, Order::Duration, 1),
+        way(Visit::ByOffset, Order::LoadArea, 1),
+        way(Visit::ByOffset, Order::Death, 1),
+        way(Visit::ByOffset, Order::Area, 1),
+        way(Visit::ByOffset, Order::LoadSize, 1),
+        way(Visit::ByRank, Order::LoadDuration, 1),
     ]
 };
 
