@@ -10,6 +10,7 @@ import resource
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,28 +48,26 @@ def tenure(*arguments, seconds: float = SECONDS, address_space: int = ADDRESS_SP
     assert BINARY.exists(), f"{BINARY} is missing: cargo build --release --workspace --bins"
     command = [str(BINARY), *map(str, arguments)]
 
-    def limit() -> None:
-        cpu = math.ceil(seconds)
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
-        resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
+    cpu = math.ceil(seconds)
+    limits = {
+        resource.RLIMIT_CPU: (cpu, cpu + 1),
+        resource.RLIMIT_AS: (address_space, address_space),
+        resource.RLIMIT_CORE: (0, 0),
+    }
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         start = time.monotonic()
-        child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, preexec_fn=limit
-        )
-        late = False
-        while True:
-            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
-            if pid:
-                break
-            if not late and time.monotonic() - start > PATIENCE * seconds:
-                late = True
-                child.kill()
-            time.sleep(0.002)
+        # Limits are set from outside: a function run in the child would make Python fork itself,
+        # with all that it holds, in place of a mere start.
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        for kind, values in limits.items():
+            # A child that is over waits to be asked how it went, so its number is still its own.
+            resource.prlimit(child.pid, kind, values)
+        overdue = threading.Timer(PATIENCE * seconds, child.kill)
+        overdue.start()
+        _, status, usage = os.wait4(child.pid, 0)
+        overdue.cancel()
         child.returncode = os.waitstatus_to_exitcode(status)
-        late |= child.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
+        late = child.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
         out.seek(0)
         err.seek(0)
         return Result(
