@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from tool import Result, tenure
+from tool import Result, peak, tenure
 
 F32, I64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -128,11 +128,11 @@ def row(label: str, made: ModelProto, folder: Path) -> str:
     summary = result.json()
     arena, times = summary["arena"], summary["time_ms"]
     # With the summary for people a plan is written out in names.
-    named = tenure("plan", path, **limits).peak
+    most, named = peak("plan", path, "--json"), peak("plan", path)
     phases = " ".join(f"{name} {time:.0f}" for name, time in times.items())
     return (
         f"{label:34} {path.stat().st_size / 1e6:7.1f} {result.cpu:7.2f} {result.wall:7.2f} "
-        f"{result.peak / 2**20:8.0f} {result.cpu / count * 1e6:8.2f} {result.peak / count:8.0f} "
+        f"{most / 2**20:8.0f} {result.cpu / count * 1e6:8.2f} {most / count:8.0f} "
         f"{named / count:8.0f} "
         f"{arena['size'] / arena['lower_bound']:7.4f}  {phases}"
     )

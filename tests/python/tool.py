@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -27,7 +28,7 @@ PATIENCE = 6
 
 @dataclass
 class Result:
-    """One run; `code` is None when its time was up. Sizes in bytes, times in seconds."""
+    """One run; `code` is None when its time was up. Times in seconds."""
 
     command: list[str]
     code: int | None
@@ -35,7 +36,6 @@ class Result:
     err: str
     cpu: float
     wall: float
-    peak: int
 
     def json(self) -> dict:
         """The summary of a run that must have succeeded."""
@@ -77,5 +77,22 @@ def tenure(*arguments, seconds: float = SECONDS, address_space: int = ADDRESS_SP
             err=err.read().decode(errors="replace"),
             cpu=usage.ru_utime + usage.ru_stime,
             wall=time.monotonic() - start,
-            peak=usage.ru_maxrss * 1024,
         )
+
+
+MEASURE = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+def peak(*arguments) -> int:
+    """The most bytes of memory that `tenure ARGUMENTS` has at a time.
+
+    The system counts what a process held before it became the program, too, so a small
+    interpreter starts it and not this one, which may hold a model.
+    """
+    command = [sys.executable, "-I", "-S", "-c", MEASURE, str(BINARY), *map(str, arguments)]
+    measured = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    return int(measured.stdout) * 1024
