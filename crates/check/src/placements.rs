@@ -102,6 +102,12 @@ pub(crate) fn is_life(life: &[Span], steps: u64) -> bool {
         && life.windows(2).all(|pair| pair[0].last < pair[1].first)
 }
 
+/// The span of a life that holds a step.
+pub(crate) fn span_at(life: &[Span], step: u32) -> Option<Span> {
+    let span = life.get(life.partition_point(|s| s.last < step));
+    span.copied().filter(|s| s.first <= step)
+}
+
 /// Two placements that are held at one step and share bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clash {

@@ -8,6 +8,7 @@ use crate::demands::Demands;
 use crate::findings::Findings;
 use crate::layout::{Layout, Spot};
 use crate::machine::{Content, Machine, Writer};
+use crate::placements::span_at;
 use crate::program::{Mark, Op};
 use crate::violation::{Anchor, Found, Memory, Outside, Region, Violation};
 
@@ -316,9 +317,8 @@ impl Walk<'_, '_> {
     /// nothing is accessed.
     fn alive(&mut self, item: Item, anchor: Anchor, spot: Spot) {
         let life = &self.plan.storages[spot.storage].life;
-        let span = life.get(life.partition_point(|s| s.last < self.step));
         let bytes = spot.region.start < spot.region.end;
-        if bytes && span.is_none_or(|s| s.first > self.step) {
+        if bytes && span_at(life, self.step).is_none() {
             self.findings.push(Violation::LifeTooShort {
                 site: self.site(),
                 anchor,
@@ -334,8 +334,7 @@ impl Walk<'_, '_> {
             return;
         };
         let life = &self.plan.storages[spot.storage].life;
-        let span = life.get(life.partition_point(|s| s.last < first));
-        if span.is_none_or(|s| s.first > first || s.last < last) {
+        if span_at(life, first).is_none_or(|s| s.last < last) {
             self.step = last;
             self.findings.push(Violation::LifeTooShort {
                 site: self.site(),

@@ -151,7 +151,7 @@ pub fn transfers(graph: &Graph, node: NodeId, class: OpClass) -> Vec<Transfer> {
                 }
             }
             OpClass::While => {
-                let is_cond = &*body.role == "cond";
+                let is_cond = body.is_condition();
                 if k == 0 {
                     for i in 0..owner.inputs.len() {
                         add(Point::Begin, Pass::Move, owner.input(i), owner.output(i));

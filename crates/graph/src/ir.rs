@@ -95,6 +95,14 @@ pub struct Body {
     pub graph: SubgraphId,
 }
 
+impl Body {
+    /// Whether it decides whether a `While` goes on.
+    #[must_use]
+    pub fn is_condition(&self) -> bool {
+        &*self.role == "cond"
+    }
+}
+
 /// One operator.
 ///
 /// A model may have millions: lists that most nodes do not have take one word.

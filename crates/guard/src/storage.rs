@@ -221,7 +221,7 @@ pub(crate) fn is_condition(graph: &Graph, table: &OpTable, subgraph: SubgraphId)
     };
     let mut bodies = graph.nodes[owner].bodies.iter();
     table.class(graph, owner) == OpClass::While
-        && bodies.any(|b| b.graph == subgraph && &*b.role == "cond")
+        && bodies.any(|b| b.graph == subgraph && b.is_condition())
 }
 
 /// Whether values pass between a node and its subgraphs by position, so that both sides are one

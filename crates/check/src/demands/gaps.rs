@@ -9,7 +9,9 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use tenure_graph::effects::OpClass;
 use tenure_graph::plan::{Phase, Plan, Span};
-use tenure_graph::{Graph, NodeId, StorageId};
+use tenure_graph::{Body, Graph, NodeId, StorageId};
+
+use crate::placements::span_at;
 
 /// Follows the lives of all storages from step to step.
 pub(super) struct Gaps {
@@ -91,9 +93,9 @@ impl Gaps {
                 self.open.push(step);
                 None
             }
-            Phase::Enter(k) => self.before_body(graph, now.node, class(now.node), k),
+            Phase::Enter(k) => self.before(graph, now.node, class(now.node), Some(k)),
             Phase::End => {
-                let before = self.before_end(graph, now.node, class(now.node));
+                let before = self.before(graph, now.node, class(now.node), None);
                 self.open.pop();
                 before
             }
@@ -113,62 +115,34 @@ impl Gaps {
         };
         taken.sort_unstable();
         taken.dedup();
-        let holds = |life: &[Span], step: u32| {
-            let span = life.get(life.partition_point(|s| s.last < step));
-            span.is_some_and(|s| s.first <= step)
-        };
         taken.retain(|&id| {
             let life = &plan.storages[id].life;
-            !before.iter().all(|&b| holds(life, b))
+            !before.iter().all(|&b| span_at(life, b).is_some())
         });
         taken
     }
 
-    /// The steps from which body `k` is entered; `None` where it is the step before.
-    fn before_body(
+    /// The steps from which body `k` of a node is entered, or without one from which the node ends;
+    /// `None` where it is the step before.
+    fn before(
         &self,
         graph: &Graph,
         owner: NodeId,
         class: OpClass,
-        k: u32,
+        k: Option<u32>,
     ) -> Option<SmallVec<[u32; 4]>> {
         let begin = *self.open.last()?;
-        let ends = |wanted: bool| self.ends(graph, owner, begin, wanted);
-        match class {
-            OpClass::Call => None,
-            OpClass::Branch => Some(SmallVec::from_elem(begin, 1)),
-            OpClass::While if is_condition(graph, owner, k) => {
+        let ends = |conditions: bool| self.ends(graph, owner, begin, conditions);
+        let all = ends(true).chain(ends(false));
+        match (class, k) {
+            (OpClass::Call, _) => None,
+            (OpClass::Branch, Some(_)) => Some(SmallVec::from_elem(begin, 1)),
+            (OpClass::Branch, None) => Some(all.collect()),
+            (OpClass::While, Some(k)) if is_condition(graph, owner, k) => {
                 Some(std::iter::once(begin).chain(ends(false)).collect())
             }
-            OpClass::While => Some(ends(true).collect()),
-            _ => Some(
-                std::iter::once(begin)
-                    .chain(ends(true))
-                    .chain(ends(false))
-                    .collect(),
-            ),
-        }
-    }
-
-    /// The steps from which a node with bodies ends; `None` where it is the step before.
-    fn before_end(
-        &self,
-        graph: &Graph,
-        owner: NodeId,
-        class: OpClass,
-    ) -> Option<SmallVec<[u32; 4]>> {
-        let begin = *self.open.last()?;
-        let ends = |wanted: bool| self.ends(graph, owner, begin, wanted);
-        match class {
-            OpClass::Call => None,
-            OpClass::Branch => Some(ends(true).chain(ends(false)).collect()),
-            OpClass::While => Some(ends(true).collect()),
-            _ => Some(
-                std::iter::once(begin)
-                    .chain(ends(true))
-                    .chain(ends(false))
-                    .collect(),
-            ),
+            (OpClass::While, _) => Some(ends(true).collect()),
+            _ => Some(std::iter::once(begin).chain(all).collect()),
         }
     }
 
@@ -191,5 +165,5 @@ impl Gaps {
 /// Whether body `k` computes the condition of a loop.
 fn is_condition(graph: &Graph, owner: NodeId, k: u32) -> bool {
     let body = graph.nodes[owner].bodies.get(k as usize);
-    body.is_some_and(|b| &*b.role == "cond")
+    body.is_some_and(Body::is_condition)
 }

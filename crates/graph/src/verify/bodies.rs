@@ -180,8 +180,7 @@ impl Check<'_> {
 
     /// Rule 20, and rule 17 for `While`.
     fn repeated(&mut self, id: NodeId, node: &Node) {
-        let is_cond = |body: &&Body| &*body.role == "cond";
-        let conditions = node.bodies.iter().filter(is_cond).count();
+        let conditions = node.bodies.iter().filter(|b| b.is_condition()).count();
         if node.bodies.len() != 2 || conditions != 1 {
             let problem = "has one body in the role \"cond\" and one other";
             return self.fail(20, self.node(id), problem);
@@ -195,7 +194,7 @@ impl Check<'_> {
             self.fail(20, self.node(id), problem);
         }
         for body in &node.bodies {
-            if !is_cond(&body) {
+            if !body.is_condition() {
                 self.border(id, body);
                 self.gives_all(id, body);
             } else if !matches!(results(self.graph, body), [Some(_)]) {
