@@ -277,28 +277,8 @@ impl Pass<'_> {
             return true;
         };
         let first = readers.iter().map(|&n| self.work.position(n)).min();
-        let before = self.before(writer, first.unwrap_or(0));
+        let before = self.work.ancestors(writer, first.unwrap_or(0));
         readers.iter().any(|reader| !before.contains(reader))
-    }
-
-    /// Nodes of the same subgraph that have certainly ended when a node starts; those that stand
-    /// before place `from` are left out.
-    fn before(&self, node: NodeId, from: u32) -> FxHashSet<NodeId> {
-        let graph = self.graph;
-        let subgraph = graph.nodes[node].subgraph;
-        let mut before = FxHashSet::default();
-        let mut stack = vec![node];
-        while let Some(node) = stack.pop() {
-            let read = graph.nodes[node].inputs.iter().flatten();
-            let producers = read.map(|&v| graph.values[v].producer);
-            for n in producers.chain(graph.nodes[node].control.iter().copied()) {
-                let here = graph.nodes[n].subgraph == subgraph;
-                if here && self.work.position(n) >= from && before.insert(n) {
-                    stack.push(n);
-                }
-            }
-        }
-        before
     }
 
     /// Copies inputs of a merge that come from a constant, a variable or the caller's input:

@@ -106,7 +106,7 @@ impl Pass<'_> {
             before.push(self.copy(user.node, user.input, &name, "value-overwritten", harm)?);
         }
         let Some(last) = last else { return Ok(()) };
-        let waits: FxHashSet<NodeId> = self.work.needs(last.node).into_iter().collect();
+        let waits: FxHashSet<NodeId> = self.work.needs(last.node).collect();
         for node in before {
             if node != last.node && !waits.contains(&node) {
                 self.work

@@ -237,22 +237,31 @@ impl<'a> Work<'a> {
         all
     }
 
-    /// The nodes that a node reads from or waits for.
+    /// The nodes of its subgraph that have certainly ended when a node starts, without those that
+    /// stand before place `from`.
     #[must_use]
-    pub fn needs(&self, node: NodeId) -> Vec<NodeId> {
+    pub fn ancestors(&self, node: NodeId, from: u32) -> FxHashSet<NodeId> {
+        let subgraph = self.graph().nodes[node].subgraph;
+        let allowed =
+            |n: NodeId| self.graph().nodes[n].subgraph == subgraph && self.position[n] >= from;
+        let mut all = reach(node, allowed, |n| self.needs(n));
+        all.remove(&node);
+        all
+    }
+
+    /// The nodes that a node reads from or waits for.
+    pub fn needs(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let graph = self.graph();
         let read = graph.nodes[node].inputs.iter().flatten();
         let producers = read.map(|&v| graph.values[v].producer);
-        producers
-            .chain(graph.nodes[node].control.iter().copied())
-            .collect()
+        producers.chain(graph.nodes[node].control.iter().copied())
     }
 
     /// The nodes that read from a node or wait for it.
-    fn followers(&self, node: NodeId) -> Vec<NodeId> {
+    fn followers(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let made = self.graph().nodes[node].outputs.iter().flatten();
         let readers = made.flat_map(|&v| &self.users[v]).map(|&(n, _)| n);
-        readers.chain(self.waiting[node].iter().copied()).collect()
+        readers.chain(self.waiting[node].iter().copied())
     }
 
     /// Adds a node.
@@ -598,9 +607,7 @@ impl<'a> Work<'a> {
         let mut seen = FxHashSet::default();
         let mut stack = vec![last];
         while let Some(node) = stack.pop() {
-            let read = graph.nodes[node].inputs.iter().flatten();
-            let producers = read.map(|&v| graph.values[v].producer);
-            for n in producers.chain(graph.nodes[node].control.iter().copied()) {
+            for n in self.needs(node) {
                 if n == first {
                     return true;
                 }
@@ -677,10 +684,10 @@ pub fn side_by_side(graph: &Graph, one: NodeId, other: NodeId) -> Option<(NodeId
 }
 
 /// A node and all that `next` leads to from it, over nodes that `allowed` allows.
-fn reach(
+fn reach<N: Iterator<Item = NodeId>>(
     from: NodeId,
     allowed: impl Fn(NodeId) -> bool,
-    next: impl Fn(NodeId) -> Vec<NodeId>,
+    next: impl Fn(NodeId) -> N,
 ) -> FxHashSet<NodeId> {
     let mut seen = FxHashSet::from_iter([from]);
     let mut stack = vec![from];

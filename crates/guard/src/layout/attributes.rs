@@ -103,12 +103,6 @@ impl AttributeSet {
         self.0 & (1 << attribute as u16) != 0
     }
 
-    /// Whether it has any of several.
-    #[must_use]
-    pub fn has_any(self, attributes: &[Attribute]) -> bool {
-        attributes.iter().any(|&a| self.has(a))
-    }
-
     /// The attributes, in the order of the table.
     pub fn iter(self) -> impl Iterator<Item = Attribute> {
         Attribute::ALL.into_iter().filter(move |&a| self.has(a))

@@ -66,7 +66,7 @@ impl Pass<'_> {
             self.copy(id, i, &copy, "collective-writes-shared", harm)?;
             return Ok(());
         }
-        let waits: FxHashSet<NodeId> = self.work.needs(id).into_iter().collect();
+        let waits: FxHashSet<NodeId> = self.work.needs(id).collect();
         for (reader, _) in others {
             if !waits.contains(&reader) {
                 let reason = "it reads what the collective writes";
