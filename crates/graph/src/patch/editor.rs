@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use super::{Edit, Log, NewNode, PatchError, Slot, Spot, Unfit, Words};
 use crate::{
-    Attrs, Graph, NodeId, OutputHints, StreamId, SubgraphId, Value, ValueId, canonical, verify,
+    Attr, Attrs, Graph, NodeId, OutputHints, StreamId, SubgraphId, Value, ValueId, canonical,
+    verify,
 };
 
 /// A graph that is being edited.
@@ -163,11 +164,7 @@ impl<'a> Editor<'a> {
             }
             Edit::SetAttr { node, attr, value } => {
                 let node = self.has(*node)?;
-                let attrs = &mut self.graph.to_mut().nodes[node].attrs;
-                match value {
-                    Some(value) => attrs.set(Arc::clone(attr), value.clone()),
-                    None => drop(attrs.remove(attr)),
-                }
+                put(&mut self.graph.to_mut().nodes[node].attrs, attr, value);
             }
             Edit::SetSlotAttr {
                 node,
@@ -175,11 +172,7 @@ impl<'a> Editor<'a> {
                 attr,
                 value,
             } => {
-                let attrs = self.slot_attrs(*node, *slot)?;
-                match value {
-                    Some(value) => attrs.set(Arc::clone(attr), value.clone()),
-                    None => drop(attrs.remove(attr)),
-                }
+                put(self.slot_attrs(*node, *slot)?, attr, value);
             }
             Edit::Reuse {
                 node,
@@ -457,6 +450,14 @@ impl<'a> Editor<'a> {
             }
         }
         control
+    }
+}
+
+/// Sets an attribute, or removes it when there is no value.
+fn put(attrs: &mut Attrs, attr: &Arc<str>, value: &Option<Attr>) {
+    match value {
+        Some(value) => attrs.set(Arc::clone(attr), value.clone()),
+        None => drop(attrs.remove(attr)),
     }
 }
 
