@@ -31,11 +31,22 @@ impl<'a> Judge<'a> {
         self.take(key)?.as_u64()
     }
 
+    /// What is listed under `key`; anything but a list is a failure.
+    pub fn list(&mut self, key: &'static str) -> &'a [Value] {
+        match self.take(key) {
+            None => &[],
+            Some(Value::Array(list)) => list,
+            Some(other) => {
+                self.fail(format!("{key}: {other} is no list"));
+                &[]
+            }
+        }
+    }
+
     /// The pairs of names under `key`.
     pub fn pairs(&mut self, key: &'static str) -> Vec<(&'a str, &'a str)> {
-        let list = self.take(key).and_then(Value::as_array);
-        list.into_iter()
-            .flatten()
+        self.list(key)
+            .iter()
             .filter_map(|pair| Some((pair.get(0)?.as_str()?, pair.get(1)?.as_str()?)))
             .collect()
     }

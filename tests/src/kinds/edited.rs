@@ -141,12 +141,7 @@ pub fn find(graph: &Graph, name: &str) -> Option<NodeId> {
 }
 
 fn attributes(graph: &Graph, judge: &mut Judge<'_>) {
-    let wanted = judge
-        .take("attrs")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    for wanted in wanted {
+    for wanted in judge.list("attrs") {
         if let Err(reason) = attribute(graph, wanted) {
             judge.fail(format!("attrs: {reason}"));
         }
@@ -222,8 +217,7 @@ fn edges(graph: &Graph, judge: &mut Judge<'_>) {
             judge.fail(format!("no_control_edges: {to} waits for {from}"));
         }
     }
-    let inserted = judge.take("inserted").and_then(Value::as_array);
-    for wanted in inserted.into_iter().flatten() {
+    for wanted in judge.list("inserted") {
         let text = |key: &str| wanted.get(key).and_then(Value::as_str).unwrap_or_default();
         let stands = || {
             let (reader, input) = text("to").rsplit_once(':')?;
@@ -270,12 +264,7 @@ fn has_control(graph: &Graph, from: &str, to: &str) -> bool {
 
 fn names(graph: &Graph, judge: &mut Judge<'_>) {
     for (key, is_there) in [("present", true), ("absent", false)] {
-        let names = judge
-            .take(key)
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten();
-        for name in names.filter_map(Value::as_str) {
+        for name in judge.list(key).iter().filter_map(Value::as_str) {
             if find(graph, name).is_some() != is_there {
                 judge.fail(format!("{key}: {name}"));
             }
@@ -285,12 +274,7 @@ fn names(graph: &Graph, judge: &mut Judge<'_>) {
 
 /// Outputs that take over an input's memory.
 fn merges(graph: &Graph, judge: &mut Judge<'_>) {
-    let wanted = judge
-        .take("inplace")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    for wanted in wanted {
+    for wanted in judge.list("inplace") {
         let output = wanted.get(1).and_then(Value::as_u64);
         let output = output.and_then(|o| usize::try_from(o).ok());
         let node = wanted
