@@ -422,8 +422,8 @@ impl Search<'_> {
         while ladder && !asked && self.exact_rung(limit, changed.as_deref_mut()) {}
     }
 
-    /// The exact search at the rungs of the ladder, by the patient ways and then by the others, until
-    /// one finds a placement or proves that there is none; whether one did.
+    /// The exact search at the rungs of the ladder, by the patient ways and then by the others,
+    /// until one finds a placement or proves that there is none; whether one did.
     fn exact_rung(&mut self, limit: u64, mut random: Option<&mut fastrand::Rng>) -> bool {
         let (best, bound) = (self.best.height, self.enough());
         for turn in [Turn::Patient, Turn::Others] {
@@ -443,9 +443,9 @@ impl Search<'_> {
         false
     }
 
-    /// The exact search at one height in the ways whose turn it is, each within `limit` steps
-    /// times its patience, and from orders changed at `random`, until one finds a placement or proves that there is none;
-    /// whether one did.
+    /// The exact search at one height in the ways whose turn it is, each within `limit` steps times
+    /// its patience, and from orders changed at `random`, until one finds a placement or proves
+    /// that there is none; whether one did.
     fn exact_at(
         &mut self,
         height: u64,
