@@ -1,6 +1,6 @@
 //! One case: a file that says what is run and what is expected.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 use tenure_graph::Graph;
@@ -24,6 +24,8 @@ pub struct GraphCase {
     pub file: Map<String, Value>,
     /// The key `expect`.
     pub expect: Map<String, Value>,
+    /// The folder that the file is in, where the cases that it names are.
+    pub folder: PathBuf,
 }
 
 impl GraphCase {
@@ -68,27 +70,53 @@ pub fn run(path: &Path) -> Outcome {
 }
 
 fn load(path: &Path) -> Result<Vec<String>, String> {
+    let (bytes, file, expect) = read(path)?;
+    match file.get("format").and_then(Value::as_str) {
+        Some("tenure.graph/1") => Ok(kinds::run(&graph_case(path, &bytes, file, expect))),
+        Some("tenure.csv-case/1") => Ok(kinds::csv::run(path, &expect)),
+        Some(other) => Err(format!("cases of format {other:?} are not built yet")),
+        None => Err("says no `format`".to_owned()),
+    }
+}
+
+/// The case `name` of the same folder.
+///
+/// # Errors
+/// When it cannot be read or is no case on a graph.
+pub fn sibling(case: &GraphCase, name: &str) -> Result<GraphCase, String> {
+    let path = case.folder.join(format!("{name}.json"));
+    let (bytes, file, expect) = read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(graph_case(&path, &bytes, file, expect))
+}
+
+/// A file as it is, the same as JSON, and its key `expect`.
+type Parts = (Vec<u8>, Map<String, Value>, Map<String, Value>);
+
+fn read(path: &Path) -> Result<Parts, String> {
     let bytes = std::fs::read(path).map_err(|e| format!("cannot be read: {e}"))?;
     let file: Value = serde_json::from_slice(&bytes).map_err(|e| format!("is no JSON: {e}"))?;
     let Value::Object(file) = file else {
         return Err("is no JSON object".to_owned());
     };
-    let format = file.get("format").and_then(Value::as_str);
-    let expect = match file.get("expect") {
-        Some(Value::Object(expect)) => expect.clone(),
-        _ => return Err("has no `expect`".to_owned()),
-    };
-    match format {
-        Some("tenure.graph/1") => {
-            let graph = tenure_graph::json::read(&bytes).map_err(|e| e.to_string());
-            Ok(kinds::run(&GraphCase {
-                graph,
-                file,
-                expect,
-            }))
+    match file.get("expect") {
+        Some(Value::Object(expect)) => {
+            let expect = expect.clone();
+            Ok((bytes, file, expect))
         }
-        Some("tenure.csv-case/1") => Ok(kinds::csv::run(path, &expect)),
-        Some(other) => Err(format!("cases of format {other:?} are not built yet")),
-        None => Err("says no `format`".to_owned()),
+        _ => Err("has no `expect`".to_owned()),
+    }
+}
+
+fn graph_case(
+    path: &Path,
+    bytes: &[u8],
+    file: Map<String, Value>,
+    expect: Map<String, Value>,
+) -> GraphCase {
+    GraphCase {
+        graph: tenure_graph::json::read(bytes).map_err(|e| e.to_string()),
+        file,
+        expect,
+        folder: path.parent().unwrap_or(Path::new("")).to_owned(),
     }
 }

@@ -5,8 +5,10 @@ mod candidates;
 pub mod csv;
 mod edited;
 mod edits;
+mod exec;
 mod lint;
 mod order;
+mod sanitize;
 
 use serde_json::Value;
 use tenure_guard::passes::{
@@ -33,6 +35,8 @@ enum Kind {
 /// What can stand in `expect.run`.
 const KINDS: &[(&str, Kind)] = &[
     ("assign", Kind::Judges(assign::run)),
+    ("exec", Kind::Judges(exec::run)),
+    ("sanitize", Kind::Judges(sanitize::run)),
     ("layout_conflict", Kind::Step(layout::resolve)),
     ("compile", Kind::Whole(compile::run)),
     ("hccl_memcpy", Kind::Step(collective_writes::run)),
@@ -67,6 +71,7 @@ pub fn run(case: &GraphCase) -> Vec<String> {
             graph: case.graph.clone(),
             file: case.file.clone(),
             expect,
+            folder: case.folder.clone(),
         };
         run_once(&case).is_empty()
     };

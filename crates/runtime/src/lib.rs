@@ -1,0 +1,30 @@
+//! Runs a plan: kernels on the memory that the plan says.
+//!
+//! A [`Program`] is made once from a [`tenure_check::CheckedPlan`], which only the checker makes,
+//! and then run any number of times. What it does is what the checker has simulated: the steps in
+//! order, the copies of the plan, values handed over at the borders of subgraphs, variables kept
+//! from run to run. A node that cannot be run is refused before anything runs, and all of them are
+//! listed.
+//!
+//! ```text
+//! CheckedPlan + Graph ── resolve ──► Program (instructions, Memory) ── exec ──► results
+//!                                                                   └─ sanitize ──► who writes out of bounds
+//! ```
+//!
+//! Streams of a plan are run one step at a time, in the plan's order.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod exec;
+pub mod kernels;
+mod memory;
+pub mod numbers;
+mod program;
+mod resolve;
+pub mod sanitize;
+
+pub use error::{RuntimeError, Unsupported};
+pub use kernels::Kernels;
+pub use memory::{Address, Memory};
+pub use program::{Layout, Program, Tensor};

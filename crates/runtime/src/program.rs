@@ -1,0 +1,256 @@
+//! A plan made ready to run: a flat list of instructions on addresses, and the memory that they
+//! work in. Graph, table and plan are needed no more.
+
+use tenure_check::CheckedPlan;
+use tenure_graph::effects::OpTable;
+use tenure_graph::{DType, Graph, NodeId, ValueId};
+
+use crate::RuntimeError;
+use crate::kernels::{Kernel, Kernels};
+use crate::memory::{Address, Memory, fill, load, store};
+use crate::resolve;
+
+/// How storages are laid into memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// As the plan says: a block an arena.
+    Planned,
+    /// Every storage, constant, variable and tensor of the caller in a block of its own, with so
+    /// many bytes before and behind that belong to nobody.
+    Guarded {
+        /// Bytes of a zone.
+        zone: usize,
+    },
+}
+
+/// What is done.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Bytes are copied to another place.
+    Copy { from: Address, to: Address },
+    /// Bytes become zero.
+    Clear(Address),
+    /// A kernel runs.
+    Kernel(Work),
+    /// Goes on at one of two instructions, by the first element of a condition.
+    Test {
+        condition: Condition,
+        yes: usize,
+        no: usize,
+    },
+    /// Goes on at the instruction that the first element numbers; the last one for numbers that
+    /// there are no instructions for.
+    Select {
+        number: Condition,
+        targets: Vec<usize>,
+    },
+    /// Goes on elsewhere.
+    Jump(usize),
+}
+
+/// One run of a kernel.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) kernel: Box<dyn Kernel>,
+    pub(crate) inputs: Vec<Address>,
+    pub(crate) outputs: Vec<Address>,
+    pub(crate) scratch: Vec<Address>,
+    /// Inputs in which the node leaves garbage when it is done.
+    pub(crate) spoilt: Vec<Address>,
+}
+
+/// A tensor whose first element decides.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Condition {
+    pub(crate) at: Address,
+    pub(crate) dtype: DType,
+}
+
+/// One instruction.
+#[derive(Debug)]
+pub(crate) struct Instruction {
+    pub(crate) action: Action,
+    /// On whose account.
+    pub(crate) node: NodeId,
+    /// Number of the step in the plan.
+    pub(crate) step: u32,
+}
+
+impl Instruction {
+    /// Where it writes.
+    pub(crate) fn writes(&self) -> impl Iterator<Item = Address> {
+        let (one, many): (Option<Address>, [&[Address]; 3]) = match &self.action {
+            Action::Copy { to, .. } => (Some(*to), [&[]; 3]),
+            Action::Clear(at) => (Some(*at), [&[]; 3]),
+            Action::Kernel(work) => (None, [&work.outputs, &work.scratch, &work.spoilt]),
+            Action::Test { .. } | Action::Select { .. } | Action::Jump(_) => (None, [&[]; 3]),
+        };
+        one.into_iter().chain(many.into_iter().flatten().copied())
+    }
+}
+
+/// A tensor in memory, as the caller sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    /// Its label in the graph.
+    pub name: String,
+    /// Type of its elements.
+    pub dtype: DType,
+    pub(crate) value: Option<ValueId>,
+    pub(crate) at: Address,
+}
+
+/// What lives somewhere, for reports: its label and where it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Resident {
+    pub(crate) label: String,
+    pub(crate) at: Address,
+}
+
+/// A plan with the memory that it runs in.
+///
+/// ```
+/// use tenure_graph::effects::OpTable;
+/// use tenure_graph::plan::PlanOptions;
+/// use tenure_runtime::numbers::{decode, encode};
+/// use tenure_runtime::{Kernels, Layout, Program};
+///
+/// let graph = tenure_graph::json::read(br#"{"format": "tenure.graph/1", "graphs": [{"name": "root",
+///   "nodes": [
+///     {"name": "x", "op": "Data", "outputs": [{"dtype": "float32", "shape": [2]}]},
+///     {"name": "y", "op": "Neg", "inputs": ["x:0"], "outputs": [{"dtype": "float32", "shape": [2]}]},
+///     {"name": "out", "op": "NetOutput", "inputs": ["y:0"]}]}]}"#)?;
+/// let table = OpTable::builtin(graph.dialect);
+/// let config = tenure_plan::Config::default();
+/// let plan = tenure_plan::plan(&graph, &table, &PlanOptions::default(), &config)?.plan;
+/// let checked = tenure_check::check(&graph, &table, &plan).expect("a right plan");
+///
+/// let mut program = Program::new(&graph, &table, &checked, &Kernels::builtin(), Layout::Planned)?;
+/// let x = encode(program.inputs()[0].dtype, [1.0, -2.0]).expect("numbers");
+/// program.run(&[&x])?;
+/// assert_eq!(decode(program.results()[0].dtype, &program.result(0)), Some(vec![-1.0, 2.0]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Program {
+    pub(crate) memory: Memory,
+    /// What runs once, when the program is made.
+    pub(crate) load: Vec<Instruction>,
+    /// What runs each time.
+    pub(crate) code: Vec<Instruction>,
+    pub(crate) inputs: Vec<Tensor>,
+    pub(crate) results: Vec<Tensor>,
+    pub(crate) variables: Vec<Tensor>,
+    /// Blocks of planned memory.
+    pub(crate) planned: Vec<u32>,
+    pub(crate) residents: Vec<Resident>,
+    /// The plan's storages, by number.
+    pub(crate) storages: Vec<Address>,
+    /// Most instructions of one run.
+    pub(crate) limit: u64,
+}
+
+impl Program {
+    /// Makes a checked plan ready to run.
+    ///
+    /// `graph` and `table` must be those that the plan was checked with.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Unsupported`] with all nodes that cannot be run; when the contents of a
+    /// constant are missing; when there is not enough memory; when the plan does not fit the graph.
+    pub fn new(
+        graph: &Graph,
+        table: &OpTable,
+        plan: &CheckedPlan,
+        kernels: &Kernels,
+        layout: Layout,
+    ) -> Result<Self, RuntimeError> {
+        resolve::program(graph, table, plan.plan(), kernels, layout)
+    }
+
+    /// The graph's inputs, in the order of [`tenure_graph::Subgraph::inputs`].
+    #[must_use]
+    pub fn inputs(&self) -> &[Tensor] {
+        &self.inputs
+    }
+
+    /// The graph's outputs, in the order of its output node. One that is left out has no bytes.
+    #[must_use]
+    pub fn results(&self) -> &[Tensor] {
+        &self.results
+    }
+
+    /// What is kept from run to run. Variables begin with the contents that the graph gives them,
+    /// and else with zeros.
+    #[must_use]
+    pub fn variables(&self) -> &[Tensor] {
+        &self.variables
+    }
+
+    /// Limits a run to so many instructions, so that a loop whose condition never fails ends.
+    pub fn set_limit(&mut self, instructions: u64) {
+        self.limit = instructions;
+    }
+
+    /// Fills planned memory with a byte. Nothing that a run gives depends on what is there before.
+    pub fn poison(&self, byte: u8) {
+        for &block in &self.planned {
+            fill(self.memory.block(block), byte);
+        }
+    }
+
+    /// Sets the contents of a variable.
+    ///
+    /// # Errors
+    /// [`RuntimeError::InputSize`].
+    pub fn set_variable(&self, i: usize, bytes: &[u8]) -> Result<(), RuntimeError> {
+        match self.variables.get(i) {
+            Some(variable) => self.put(variable, bytes),
+            None => Err(RuntimeError::InputCount {
+                expected: self.variables.len(),
+                given: i.saturating_add(1),
+            }),
+        }
+    }
+
+    /// Puts the caller's inputs where the run reads them.
+    pub(crate) fn feed(&self, inputs: &[&[u8]]) -> Result<(), RuntimeError> {
+        if inputs.len() != self.inputs.len() {
+            return Err(RuntimeError::InputCount {
+                expected: self.inputs.len(),
+                given: inputs.len(),
+            });
+        }
+        let mut pairs = self.inputs.iter().zip(inputs);
+        pairs.try_for_each(|(tensor, bytes)| self.put(tensor, bytes))
+    }
+
+    fn put(&self, tensor: &Tensor, bytes: &[u8]) -> Result<(), RuntimeError> {
+        if bytes.len() != tensor.at.len {
+            return Err(RuntimeError::InputSize {
+                input: tensor.name.clone(),
+                expected: tensor.at.len,
+                given: bytes.len(),
+            });
+        }
+        store(bytes, self.memory.bytes(tensor.at));
+        Ok(())
+    }
+
+    /// The bytes of output `i` after a run; none if there is no such output.
+    #[must_use]
+    pub fn result(&self, i: usize) -> Vec<u8> {
+        self.results.get(i).map_or(Vec::new(), |t| self.bytes(t))
+    }
+
+    /// What lies now in the memory of input `i`: what the caller gave only if the plan keeps
+    /// inputs.
+    #[must_use]
+    pub fn input(&self, i: usize) -> Vec<u8> {
+        self.inputs.get(i).map_or(Vec::new(), |t| self.bytes(t))
+    }
+
+    fn bytes(&self, tensor: &Tensor) -> Vec<u8> {
+        load(self.memory.bytes(tensor.at))
+    }
+}

@@ -1,0 +1,249 @@
+//! Nodes with bodies: what passes between an owner and the subgraphs that it runs, and where the
+//! run goes on.
+
+use smallvec::SmallVec;
+use tenure_graph::control::{Pass, Point, Transfer, transfers};
+use tenure_graph::effects::OpClass;
+use tenure_graph::plan::Sharing;
+use tenure_graph::{NodeId, ValueId};
+
+use super::Resolve;
+use crate::RuntimeError;
+use crate::memory::Address;
+use crate::program::{Action, Condition};
+
+/// A node with bodies between its first and its last step.
+pub(super) struct Owner {
+    node: NodeId,
+    class: OpClass,
+    transfers: Vec<Transfer>,
+    /// Body that is open.
+    body: usize,
+    /// First instruction of each body.
+    entries: Vec<usize>,
+    /// The instruction that goes to a body when the node begins.
+    start: usize,
+    /// Instructions that go elsewhere when a body ends, with the body.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Owner {
+    fn at(&self, point: Point) -> SmallVec<[Transfer; 8]> {
+        let here = self.transfers.iter().filter(|t| t.at == point);
+        here.copied().collect()
+    }
+}
+
+impl Resolve<'_> {
+    pub(super) fn begin(&mut self, id: NodeId) -> Result<(), RuntimeError> {
+        let class = self.class(id);
+        let mut transfers = transfers(self.graph, id, class);
+        if !matches!(class, OpClass::Branch | OpClass::Call | OpClass::While) {
+            self.refuse(id, "nodes with bodies of this kind are not run yet");
+            transfers.clear();
+        }
+        let node = &self.graph.nodes[id];
+        for &value in node.outputs.iter().flatten() {
+            self.places.settle(value, None)?;
+        }
+        self.copies(id)?;
+        let mut owner = Owner {
+            node: id,
+            class,
+            transfers,
+            body: 0,
+            entries: vec![0; node.bodies.len()],
+            start: 0,
+            ends: Vec::new(),
+        };
+        for t in owner.at(Point::Begin) {
+            self.transfer(id, &t)?;
+        }
+        owner.start = self.code.len();
+        match class {
+            OpClass::Branch => {
+                let choice = self.choice(id)?;
+                self.emit(id, choice);
+            }
+            OpClass::While => self.emit(id, Action::Jump(0)),
+            _ => {}
+        }
+        self.stack.push(owner);
+        Ok(())
+    }
+
+    /// How a branch chooses its body; where each begins is filled in when all are known.
+    fn choice(&mut self, id: NodeId) -> Result<Action, RuntimeError> {
+        let node = &self.graph.nodes[id];
+        let Some(value) = node.input(0) else {
+            self.refuse(id, "its condition is left out");
+            return Ok(Action::Jump(0));
+        };
+        let number = self.condition(id, value, self.source(id, 0, value)?);
+        let by_truth = node
+            .bodies
+            .iter()
+            .any(|b| matches!(&*b.role, "then" | "else"));
+        Ok(if by_truth {
+            Action::Test {
+                condition: number,
+                yes: 0,
+                no: 0,
+            }
+        } else {
+            Action::Select {
+                number,
+                targets: Vec::new(),
+            }
+        })
+    }
+
+    /// A tensor of at least one element whose type is one of numbers.
+    fn condition(&mut self, node: NodeId, value: ValueId, at: Address) -> Condition {
+        let dtype = self.graph.values[value].dtype;
+        if crate::numbers::encode(dtype, [0.0]).is_none_or(|one| one.len() > at.len) {
+            self.refuse(node, "its condition is no number");
+        }
+        Condition { at, dtype }
+    }
+
+    pub(super) fn enter(&mut self, k: u32) -> Result<(), RuntimeError> {
+        let Some(mut owner) = self.stack.pop() else {
+            return Err(out_of_place());
+        };
+        owner.body = usize::try_from(k).unwrap_or(usize::MAX);
+        match owner.entries.get_mut(owner.body) {
+            Some(entry) => *entry = self.code.len(),
+            None => return Err(out_of_place()),
+        }
+        for t in owner.at(Point::Enter(k)) {
+            self.transfer(owner.node, &t)?;
+        }
+        self.stack.push(owner);
+        Ok(())
+    }
+
+    /// The output node of a body: the owner takes the results, and it is decided where the run
+    /// goes on.
+    pub(super) fn leave(&mut self, output: NodeId) -> Result<(), RuntimeError> {
+        let Some(mut owner) = self.stack.pop() else {
+            return Err(out_of_place());
+        };
+        self.copies(output)?;
+        let k = u32::try_from(owner.body).unwrap_or(u32::MAX);
+        let mut condition = None;
+        for t in owner.at(Point::Leave(k)) {
+            if let (Pass::Take, Some(value)) = (t.pass, t.from) {
+                let at = self.sources(output, value)?;
+                let at = at.first().copied().unwrap_or_default();
+                condition = Some(self.condition(owner.node, value, at));
+            } else {
+                self.transfer(output, &t)?;
+            }
+        }
+        owner.ends.push((self.code.len(), owner.body));
+        match (owner.class, condition) {
+            (OpClass::While, Some(condition)) => {
+                let test = Action::Test {
+                    condition,
+                    yes: 0,
+                    no: 0,
+                };
+                self.emit(output, test);
+            }
+            (OpClass::While | OpClass::Branch, _) => self.emit(output, Action::Jump(0)),
+            _ => {
+                owner.ends.pop();
+            }
+        }
+        self.stack.push(owner);
+        Ok(())
+    }
+
+    /// All instructions of the node are known: those that go elsewhere get their targets.
+    pub(super) fn end(&mut self) -> Result<(), RuntimeError> {
+        let Some(owner) = self.stack.pop() else {
+            return Err(out_of_place());
+        };
+        let end = self.code.len();
+        let bodies = &self.graph.nodes[owner.node].bodies;
+        let entry = |role: &str| {
+            let found = bodies.iter().position(|b| &*b.role == role);
+            found.and_then(|k| owner.entries.get(k)).copied()
+        };
+        let decided = bodies.iter().position(|b| b.is_condition());
+        let condition = decided.and_then(|k| owner.entries.get(k)).copied();
+        let body = bodies.iter().position(|b| !b.is_condition());
+        let body = body.and_then(|k| owner.entries.get(k)).copied();
+        if owner.class == OpClass::While && (condition.is_none() || body.is_none()) {
+            self.refuse(owner.node, "it has no condition or no body");
+        }
+        if let Some(start) = self.code.get_mut(owner.start) {
+            match &mut start.action {
+                Action::Test { yes, no, .. } if owner.class == OpClass::Branch => {
+                    *yes = entry("then").unwrap_or(end);
+                    *no = entry("else").unwrap_or(end);
+                }
+                Action::Select { targets, .. } => targets.clone_from(&owner.entries),
+                Action::Jump(to) => *to = condition.unwrap_or(end),
+                _ => {}
+            }
+        }
+        for &(at, k) in &owner.ends {
+            let Some(instruction) = self.code.get_mut(at) else {
+                continue;
+            };
+            match &mut instruction.action {
+                Action::Test { yes, no, .. } => {
+                    *yes = body.unwrap_or(end);
+                    *no = end;
+                }
+                Action::Jump(to) if owner.class == OpClass::While && decided != Some(k) => {
+                    *to = condition.unwrap_or(end);
+                }
+                Action::Jump(to) => *to = end,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// All places in which a node finds a value that it hands over: its input slots may have
+    /// copies of their own.
+    fn sources(
+        &self,
+        reader: NodeId,
+        value: ValueId,
+    ) -> Result<SmallVec<[Address; 2]>, RuntimeError> {
+        let slots = (0u32..).zip(&self.graph.nodes[reader].inputs);
+        let named = slots.filter(|(_, v)| **v == Some(value));
+        let mut found = named
+            .map(|(slot, _)| self.source(reader, slot, value))
+            .collect::<Result<SmallVec<[Address; 2]>, RuntimeError>>()?;
+        if found.is_empty() {
+            found.push(self.places.value(value)?);
+        }
+        Ok(found)
+    }
+
+    /// One value passes from one side of a subgraph's border to the other. `reader` is the node
+    /// whose inputs are handed over: the owner, or the output node of the body.
+    fn transfer(&mut self, reader: NodeId, t: &Transfer) -> Result<(), RuntimeError> {
+        let (Some(from), Some(to)) = (t.from, t.to) else {
+            return Ok(());
+        };
+        let sources = self.sources(reader, from)?;
+        let views = t.pass == Pass::View && self.plan.options.sharing >= Sharing::Views;
+        let target = self.places.settle(to, Some(from).filter(|_| views))?;
+        // What is there already in one of the places need not be written.
+        let there = sources.iter().any(|s| s.begins_with(&target));
+        if let (Some(&source), false) = (sources.first(), there) {
+            self.hand_over(reader, source, target);
+        }
+        Ok(())
+    }
+}
+
+fn out_of_place() -> RuntimeError {
+    RuntimeError::Mismatch("a step of a node with bodies is out of place".to_owned())
+}

@@ -1,0 +1,384 @@
+//! From a plan to a program: every step becomes instructions on addresses.
+//!
+//! This is the executor's half of what the checker proves (`docs/checker.md`): the same copies,
+//! the same values handed over, and nothing written where the checker says that nothing is.
+
+mod bodies;
+mod places;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tenure_graph::effects::{Effects, OpClass, OpTable, Trait};
+use tenure_graph::plan::{Item, Phase, Plan, Sharing};
+use tenure_graph::{Graph, NodeId, ValueId};
+
+use crate::RuntimeError;
+use crate::error::Unsupported;
+use crate::kernels::{Kernels, Site};
+use crate::memory::Address;
+use crate::program::{Action, Instruction, Layout, Program, Tensor, Work};
+use bodies::Owner;
+use places::Places;
+
+/// The attribute of a node that may leave garbage in its inputs.
+const INPUT_MUTABLE: &str = "_input_mutable";
+
+/// The attribute of a node that clears its own memory before it runs.
+const CLEARS_ITSELF: &str = "need_gentask_atomic";
+
+/// Makes the program of a plan.
+pub(crate) fn program(
+    graph: &Graph,
+    table: &OpTable,
+    plan: &Plan,
+    kernels: &Kernels,
+    layout: Layout,
+) -> Result<Program, RuntimeError> {
+    fits(graph, plan)?;
+    let mut resolve = Resolve {
+        graph,
+        table,
+        plan,
+        kernels,
+        places: Places::new(graph, table, plan, layout)?,
+        copies_of: FxHashMap::default(),
+        copy_at: FxHashMap::default(),
+        code: Vec::new(),
+        results: Vec::new(),
+        stack: Vec::new(),
+        unsupported: Vec::new(),
+        step: 0,
+    };
+    resolve.refuse_dynamic();
+    for (k, copy) in (0u32..).zip(&plan.copies) {
+        resolve.copies_of.entry(copy.reader).or_default().push(k);
+        resolve.copy_at.insert((copy.reader, copy.input), k);
+    }
+    resolve.folded()?;
+    let load = std::mem::take(&mut resolve.code);
+    for (number, step) in (0u32..).zip(&plan.steps) {
+        resolve.step = number;
+        match step.phase {
+            Phase::Run => {
+                let subgraph = graph.nodes[step.node].subgraph;
+                if graph.subgraphs[subgraph].output == Some(step.node) {
+                    resolve.results(step.node)?;
+                } else {
+                    resolve.node(step.node)?;
+                }
+            }
+            Phase::Begin => resolve.begin(step.node)?,
+            Phase::Enter(k) => resolve.enter(k)?,
+            Phase::End => resolve.end()?,
+        }
+    }
+    if !resolve.unsupported.is_empty() {
+        return Err(RuntimeError::Unsupported(resolve.unsupported));
+    }
+    let places = resolve.places;
+    let program = Program {
+        memory: places.memory,
+        load,
+        code: resolve.code,
+        inputs: places.inputs,
+        results: resolve.results,
+        variables: places.variables,
+        planned: places.planned,
+        residents: places.residents,
+        storages: places.storages,
+        limit: u64::MAX,
+    };
+    program.execute(&program.load, &mut ())?;
+    Ok(program)
+}
+
+/// A graph other than the one that the plan was checked with is refused, as far as that shows.
+fn fits(graph: &Graph, plan: &Plan) -> Result<(), RuntimeError> {
+    let no = |what: &str| Err(RuntimeError::Mismatch(what.to_owned()));
+    let node = |n: NodeId| graph.nodes.is_valid(n);
+    let value = |v: ValueId| graph.values.is_valid(v);
+    for step in &plan.steps {
+        let bodies = graph.nodes.get(step.node).map(|n| n.bodies.len());
+        let entered = match step.phase {
+            Phase::Enter(k) => usize::try_from(k).ok(),
+            Phase::Run | Phase::Begin | Phase::End => None,
+        };
+        if bodies.is_none_or(|n| entered.is_some_and(|k| k >= n)) {
+            return no("a step is of no node of it");
+        }
+    }
+    for copy in &plan.copies {
+        let slot = usize::try_from(copy.input).unwrap_or(usize::MAX);
+        let read = graph.nodes.get(copy.reader).and_then(|n| n.input(slot));
+        if read != Some(copy.value) {
+            return no("a copy is for an input that reads something else");
+        }
+    }
+    let known = |item: Item| match item {
+        Item::Value(v) => value(v),
+        Item::Workspace(n, _) => node(n),
+        Item::Copy(k) => usize::try_from(k).is_ok_and(|k| k < plan.copies.len()),
+    };
+    let mut members = plan.storages.values().flat_map(|s| &s.members);
+    if !members.all(|m| known(m.item)) {
+        return no("a storage holds what it does not have");
+    }
+    if !plan.folded.iter().all(|&n| node(n)) || !plan.dynamic.iter().all(|&v| value(v)) {
+        return no("a list names what it does not have");
+    }
+    Ok(())
+}
+
+struct Resolve<'a> {
+    graph: &'a Graph,
+    table: &'a OpTable,
+    plan: &'a Plan,
+    kernels: &'a Kernels,
+    places: Places<'a>,
+    /// Copies by the node that reads them, in the order of the plan.
+    copies_of: FxHashMap<NodeId, Vec<u32>>,
+    /// Copies by the input that reads them.
+    copy_at: FxHashMap<(NodeId, u32), u32>,
+    code: Vec<Instruction>,
+    results: Vec<Tensor>,
+    /// Nodes with bodies that are open.
+    stack: Vec<Owner>,
+    unsupported: Vec<Unsupported>,
+    step: u32,
+}
+
+impl Resolve<'_> {
+    fn emit(&mut self, node: NodeId, action: Action) {
+        let step = self.step;
+        self.code.push(Instruction { action, node, step });
+    }
+
+    fn refuse(&mut self, node: NodeId, reason: impl Into<String>) {
+        self.unsupported.push(Unsupported {
+            node: self.graph.node_label(node),
+            op: self.graph.nodes[node].op.to_string(),
+            reason: reason.into(),
+        });
+    }
+
+    fn refuse_dynamic(&mut self) {
+        for &value in &self.plan.dynamic {
+            let reason = format!(
+                "the size of {:?} is not known before the run",
+                self.graph.value_label(value)
+            );
+            self.refuse(self.graph.values[value].producer, reason);
+        }
+    }
+
+    /// Copies bytes, unless they are there already.
+    fn hand_over(&mut self, node: NodeId, from: Address, to: Address) {
+        if !from.begins_with(&to) && to.len > 0 {
+            self.emit(node, Action::Copy { from, to });
+        }
+    }
+
+    /// Nodes whose results are computed once, in execution order.
+    fn folded(&mut self) -> Result<(), RuntimeError> {
+        if self.plan.folded.is_empty() {
+            return Ok(());
+        }
+        let mut pending = vec![self.graph.root];
+        while let Some(subgraph) = pending.pop() {
+            for &node in &self.graph.subgraphs[subgraph].nodes {
+                if self.places.folded.contains(node) {
+                    self.node(node)?;
+                }
+                let bodies = &self.graph.nodes[node].bodies;
+                pending.extend(bodies.iter().map(|b| b.graph));
+            }
+        }
+        Ok(())
+    }
+
+    /// The copies that are made right before a node runs.
+    fn copies(&mut self, node: NodeId) -> Result<(), RuntimeError> {
+        let copies = self.copies_of.get(&node).cloned().unwrap_or_default();
+        for k in copies {
+            let value = self.plan.copies[k as usize].value;
+            let (from, to) = (self.places.value(value)?, self.places.copy(k)?);
+            self.hand_over(node, from, to);
+        }
+        Ok(())
+    }
+
+    /// Where a node finds the value in one of its input slots: in a copy, if it has one.
+    fn source(&self, node: NodeId, slot: u32, value: ValueId) -> Result<Address, RuntimeError> {
+        match self.copy_at.get(&(node, slot)) {
+            Some(&k) => self.places.copy(k),
+            None => self.places.value(value),
+        }
+    }
+
+    /// Where a node finds what its input slots name; slots left out have no bytes.
+    fn inputs(&self, node: NodeId) -> Result<Vec<Address>, RuntimeError> {
+        let slots = (0u32..).zip(&self.graph.nodes[node].inputs);
+        slots
+            .map(|(slot, value)| match value {
+                Some(value) => self.source(node, slot, *value),
+                None => Ok(Address::default()),
+            })
+            .collect()
+    }
+
+    /// A node without bodies.
+    fn node(&mut self, id: NodeId) -> Result<(), RuntimeError> {
+        let effects = self.table.effects(self.graph, id);
+        self.copies(id)?;
+        let inputs = self.inputs(id)?;
+        let outputs = self.outputs(id, &effects)?;
+        let node = &self.graph.nodes[id];
+        let is_view = |slot: u32| {
+            effects.view_of(slot).is_some() && effects.refs.iter().all(|a| a.output != slot)
+        };
+        let mut slots = (0u32..).zip(&node.outputs);
+        let made = slots.any(|(slot, value)| value.is_some() && !is_view(slot));
+        if self.table.traits(self.graph, id).has(Trait::Zeroes) {
+            return self.clear_for_others(id);
+        }
+        if !made && !node.outputs.is_empty() {
+            // Another name is the same bytes, whatever the operator is called.
+            for alias in &effects.views {
+                let from = inputs.get(alias.input as usize).copied();
+                let to = outputs.get(alias.output as usize).copied();
+                if let (Some(from), Some(to)) = (from, to) {
+                    self.hand_over(id, from, to);
+                }
+            }
+            return Ok(());
+        }
+        if attr_is_set(self.graph, id, CLEARS_ITSELF) {
+            for at in self.cleared(id)? {
+                self.emit(id, Action::Clear(at));
+            }
+        }
+        self.kernel(id, &effects, inputs, outputs)
+    }
+
+    fn kernel(
+        &mut self,
+        id: NodeId,
+        effects: &Effects,
+        inputs: Vec<Address>,
+        outputs: Vec<Address>,
+    ) -> Result<(), RuntimeError> {
+        let node = &self.graph.nodes[id];
+        if effects.unsized_scratch > 0 {
+            self.refuse(id, "it needs scratch memory whose size is not known");
+            return Ok(());
+        }
+        let make = Some(&*node.op).filter(|_| node.domain.is_empty());
+        let Some(make) = make.and_then(|op| self.kernels.find(op)) else {
+            self.refuse(id, "there is no kernel for this operator");
+            return Ok(());
+        };
+        let kernel = match make(&Site::new(self.graph, id)) {
+            Ok(kernel) => kernel,
+            Err(reason) => {
+                self.refuse(id, reason);
+                return Ok(());
+            }
+        };
+        let scratch = (0u32..).zip(&effects.scratch);
+        let scratch: Result<Vec<Address>, RuntimeError> = scratch
+            .map(|(k, s)| self.places.workspace(id, k, s.size))
+            .collect();
+        let spoils = attr_is_set(self.graph, id, INPUT_MUTABLE);
+        let apart = |input: &&Address| !outputs.iter().any(|o| meet(o, input));
+        let spoilt = inputs.iter().filter(|_| spoils).filter(apart);
+        let work = Work {
+            kernel,
+            spoilt: spoilt.copied().collect(),
+            inputs,
+            outputs,
+            scratch: scratch?,
+        };
+        self.emit(id, Action::Kernel(work));
+        Ok(())
+    }
+
+    /// Where a node's outputs are: in planned memory, or in the memory outside that a view or a
+    /// reference names.
+    fn outputs(&mut self, id: NodeId, effects: &Effects) -> Result<Vec<Address>, RuntimeError> {
+        let node = &self.graph.nodes[id];
+        let mut outputs = Vec::with_capacity(node.outputs.len());
+        for (slot, &value) in (0u32..).zip(&node.outputs) {
+            let Some(value) = value else {
+                outputs.push(Address::default());
+                continue;
+            };
+            let reference = effects.refs.iter().find(|a| a.output == slot);
+            let view = effects.view_of(slot);
+            let views = self.plan.options.sharing >= Sharing::Views;
+            let input = reference.map(|a| a.input).or(view.filter(|_| views));
+            let source = input.and_then(|k| node.input(k as usize));
+            outputs.push(self.places.settle(value, source)?);
+        }
+        Ok(outputs)
+    }
+
+    /// A node whose work is to clear memory of the nodes that wait for it.
+    fn clear_for_others(&mut self, id: NodeId) -> Result<(), RuntimeError> {
+        let subgraph = self.graph.nodes[id].subgraph;
+        let nodes = self.graph.subgraphs[subgraph].nodes.iter().copied();
+        let served: Vec<NodeId> = nodes
+            .filter(|&n| self.graph.nodes[n].control.contains(&id))
+            .collect();
+        for node in served {
+            for at in self.cleared(node)? {
+                self.emit(id, Action::Clear(at));
+            }
+        }
+        Ok(())
+    }
+
+    /// What must be zero when a node starts.
+    fn cleared(&self, id: NodeId) -> Result<SmallVec<[Address; 2]>, RuntimeError> {
+        let node = &self.graph.nodes[id];
+        let slots = |name: &str| {
+            let list = node.attrs.ints(name).unwrap_or_default();
+            list.into_iter().filter_map(|i| usize::try_from(i).ok())
+        };
+        let outputs = slots("atomic_output_index").filter_map(|i| node.output(i));
+        let inputs = slots("atomic_input_index").filter_map(|i| node.input(i));
+        outputs
+            .chain(inputs)
+            .map(|value| self.places.value(value))
+            .collect()
+    }
+
+    /// The output node of a subgraph: the root's results go to the caller, those of a body to its
+    /// owner.
+    fn results(&mut self, id: NodeId) -> Result<(), RuntimeError> {
+        if self.graph.nodes[id].subgraph != self.graph.root {
+            return self.leave(id);
+        }
+        self.copies(id)?;
+        let inputs = self.inputs(id)?;
+        for (&value, from) in self.graph.nodes[id].inputs.iter().zip(inputs) {
+            let result = self.places.result(value, from)?;
+            let to = result.at;
+            self.results.push(result);
+            self.hand_over(id, from, to);
+        }
+        Ok(())
+    }
+
+    fn class(&self, node: NodeId) -> OpClass {
+        self.table.class(self.graph, node)
+    }
+}
+
+fn attr_is_set(graph: &Graph, node: NodeId, name: &str) -> bool {
+    let attr = graph.nodes[node].attrs.get(name);
+    attr.and_then(tenure_graph::Attr::as_bool) == Some(true)
+}
+
+fn meet(a: &Address, b: &Address) -> bool {
+    a.block == b.block && a.start < b.end() && b.start < a.end()
+}

@@ -1,0 +1,312 @@
+//! Where everything is: planned memory as the plan says, and blocks for what is outside.
+
+use rustc_hash::FxHashMap;
+use tenure_graph::effects::{OpClass, OpTable};
+use tenure_graph::entity::{EntitySet, SecondaryMap};
+use tenure_graph::plan::{Item, Place, Plan};
+use tenure_graph::{DType, Graph, NodeId, ValueId};
+
+use crate::RuntimeError;
+use crate::memory::{Address, Memory, store};
+use crate::numbers::contents;
+use crate::program::{Layout, Resident, Tensor};
+
+/// Addresses of all values, copies and workspaces.
+pub(super) struct Places<'a> {
+    graph: &'a Graph,
+    layout: Layout,
+    pub(super) memory: Memory,
+    pub(super) inputs: Vec<Tensor>,
+    pub(super) variables: Vec<Tensor>,
+    pub(super) planned: Vec<u32>,
+    pub(super) residents: Vec<Resident>,
+    pub(super) storages: Vec<Address>,
+    pub(super) folded: EntitySet<NodeId>,
+    values: SecondaryMap<ValueId, Option<Address>>,
+    /// Values outside every arena, and what is a name of them.
+    outside: EntitySet<ValueId>,
+    copies: Vec<Option<Address>>,
+    workspaces: FxHashMap<(NodeId, u32), Address>,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn new(
+        graph: &'a Graph,
+        table: &OpTable,
+        plan: &Plan,
+        layout: Layout,
+    ) -> Result<Self, RuntimeError> {
+        let mut places = Places {
+            graph,
+            layout,
+            memory: Memory::default(),
+            inputs: Vec::new(),
+            variables: Vec::new(),
+            planned: Vec::new(),
+            residents: Vec::new(),
+            storages: Vec::with_capacity(plan.storages.len()),
+            folded: EntitySet::with_capacity(graph.nodes.len()),
+            values: SecondaryMap::with_capacity(graph.values.len()),
+            outside: EntitySet::with_capacity(graph.values.len()),
+            copies: vec![None; plan.copies.len()],
+            workspaces: FxHashMap::default(),
+        };
+        for &node in &plan.folded {
+            places.folded.insert(node);
+        }
+        places.lay_out(plan)?;
+        places.outside(table)?;
+        places.caller()?;
+        Ok(places)
+    }
+
+    /// A block of its own, with zones around it where the layout asks for them.
+    fn block(&mut self, bytes: u64, align: u64) -> Result<Address, RuntimeError> {
+        let refused = || RuntimeError::OutOfMemory { bytes };
+        let zone = match self.layout {
+            Layout::Planned => 0,
+            Layout::Guarded { zone } => u64::try_from(zone).map_err(|_| refused())?,
+        };
+        let start = zone.checked_next_multiple_of(align.max(1));
+        let start = start.ok_or_else(refused)?;
+        let all = start.checked_add(bytes).and_then(|n| n.checked_add(zone));
+        let block = self.memory.add(all.ok_or_else(refused)?, align)?;
+        Ok(Address {
+            block,
+            start: usize::try_from(start).map_err(|_| refused())?,
+            len: usize::try_from(bytes).map_err(|_| refused())?,
+        })
+    }
+
+    /// Lays out the storages, and finds what lives in them.
+    fn lay_out(&mut self, plan: &Plan) -> Result<(), RuntimeError> {
+        let mut arenas = Vec::with_capacity(plan.arenas.len());
+        if self.layout == Layout::Planned {
+            for arena in &plan.arenas {
+                let at = self.block(arena.size, arena.align)?;
+                self.planned.push(at.block);
+                arenas.push(at);
+            }
+        }
+        for storage in plan.storages.values() {
+            let base = match (self.layout, storage.place) {
+                (Layout::Planned, Place::Arena { arena, offset }) => {
+                    let arena = arenas.get(arena as usize).copied();
+                    part(arena.ok_or_else(elsewhere)?, offset, storage.size)?
+                }
+                _ => {
+                    let at = self.block(storage.size, storage.align)?;
+                    self.planned.push(at.block);
+                    at
+                }
+            };
+            self.storages.push(base);
+            for member in &storage.members {
+                let (label, bytes) = self.item(plan, member.item);
+                let at = part(base, member.offset, bytes.unwrap_or(member.bytes))?;
+                match member.item {
+                    Item::Value(v) => self.values[v] = Some(at),
+                    Item::Workspace(n, k) => {
+                        self.workspaces.insert((n, k), at);
+                    }
+                    Item::Copy(k) => self.copies[k as usize] = Some(at),
+                }
+                self.residents.push(Resident { label, at });
+            }
+        }
+        Ok(())
+    }
+
+    /// What an item is called, and its bytes where the graph knows them.
+    fn item(&self, plan: &Plan, item: Item) -> (String, Option<u64>) {
+        match item {
+            Item::Value(v) => (self.graph.value_label(v), self.graph.bytes(v)),
+            Item::Workspace(n, k) => (format!("{}#{k}", self.graph.node_label(n)), None),
+            Item::Copy(k) => {
+                let copy = &plan.copies[k as usize];
+                let label = format!(
+                    "copy of {} for {}",
+                    self.graph.value_label(copy.value),
+                    self.graph.node_label(copy.reader)
+                );
+                (label, self.graph.bytes(copy.value))
+            }
+        }
+    }
+
+    /// Constants, variables, and what is computed once.
+    fn outside(&mut self, table: &OpTable) -> Result<(), RuntimeError> {
+        let graph = self.graph;
+        let mut read: EntitySet<ValueId> = EntitySet::with_capacity(graph.values.len());
+        for value in graph.nodes.values().flat_map(|n| n.inputs.iter().flatten()) {
+            read.insert(*value);
+        }
+        for (id, node) in &graph.nodes {
+            let class = table.class(graph, id);
+            let is_source = matches!(class, OpClass::Constant | OpClass::Variable);
+            if !is_source && !self.folded.contains(id) {
+                continue;
+            }
+            let wrong = |reason: String| RuntimeError::Contents {
+                node: graph.node_label(id),
+                reason,
+            };
+            for &value in node.outputs.iter().flatten() {
+                if class == OpClass::Constant && !read.contains(value) {
+                    continue;
+                }
+                let bytes = graph.bytes(value);
+                let bytes = bytes.ok_or_else(|| wrong("its size is not known".to_owned()))?;
+                let at = self.block(bytes, 1)?;
+                self.values[value] = Some(at);
+                self.outside.insert(value);
+                let label = graph.value_label(value);
+                self.residents.push(Resident { label, at });
+                if !is_source {
+                    continue;
+                }
+                match contents(graph, id).map_err(wrong)? {
+                    Some(first) => store(&first, self.memory.bytes(at)),
+                    None if class == OpClass::Variable => {}
+                    None => return Err(wrong("attribute \"value\" is missing".to_owned())),
+                }
+                if class == OpClass::Variable {
+                    let variable = self.tensor(value, at);
+                    self.variables.push(variable);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The graph's inputs: planned, or in the caller's memory.
+    fn caller(&mut self) -> Result<(), RuntimeError> {
+        let graph = self.graph;
+        for &node in &graph.subgraphs[graph.root].inputs {
+            let Some(value) = graph.nodes[node].output(0) else {
+                continue;
+            };
+            // RefData is listed among the inputs, and is a variable.
+            if self.outside.contains(value) {
+                continue;
+            }
+            let at = match self.values[value] {
+                Some(at) => at,
+                None => {
+                    let at = self.block(graph.bytes(value).unwrap_or(0), 1)?;
+                    self.values[value] = Some(at);
+                    self.outside.insert(value);
+                    let label = graph.value_label(value);
+                    self.residents.push(Resident { label, at });
+                    at
+                }
+            };
+            let input = self.tensor(value, at);
+            self.inputs.push(input);
+        }
+        Ok(())
+    }
+
+    fn tensor(&self, value: ValueId, at: Address) -> Tensor {
+        Tensor {
+            name: self.graph.value_label(value),
+            dtype: self.graph.values[value].dtype,
+            value: Some(value),
+            at,
+        }
+    }
+
+    /// Memory of the caller for one of the graph's outputs.
+    pub(super) fn result(
+        &mut self,
+        value: Option<ValueId>,
+        from: Address,
+    ) -> Result<Tensor, RuntimeError> {
+        let at = self.block(u64::try_from(from.len).unwrap_or(u64::MAX), 1)?;
+        let name = value.map_or(String::new(), |v| self.graph.value_label(v));
+        let dtype = value.map_or(DType::Unknown, |v| self.graph.values[v].dtype);
+        self.residents.push(Resident {
+            label: format!("output {name}"),
+            at,
+        });
+        Ok(Tensor {
+            name,
+            dtype,
+            value,
+            at,
+        })
+    }
+
+    /// Where a value is.
+    pub(super) fn value(&self, value: ValueId) -> Result<Address, RuntimeError> {
+        match (self.values[value], self.graph.bytes(value)) {
+            (Some(at), _) => Ok(at),
+            // What has no known size is refused on its producer's account.
+            (None, None | Some(0)) => Ok(Address::default()),
+            (None, Some(_)) => Err(RuntimeError::Mismatch(format!(
+                "there is no memory for {:?}",
+                self.graph.value_label(value)
+            ))),
+        }
+    }
+
+    /// Where a value is that its producer makes now: in planned memory, or else it is a name of
+    /// `source`, if that is outside.
+    pub(super) fn settle(
+        &mut self,
+        value: ValueId,
+        source: Option<ValueId>,
+    ) -> Result<Address, RuntimeError> {
+        let source = source.filter(|&s| self.outside.contains(s));
+        if let (None, Some(source)) = (self.values[value], source) {
+            let source = self.value(source)?;
+            let bytes = self.graph.bytes(value);
+            let at = match bytes {
+                Some(bytes) => part(source, 0, bytes)?,
+                None => source,
+            };
+            self.values[value] = Some(at);
+            self.outside.insert(value);
+        }
+        self.value(value)
+    }
+
+    pub(super) fn copy(&self, k: u32) -> Result<Address, RuntimeError> {
+        let at = self.copies.get(k as usize).copied().flatten();
+        Ok(at.unwrap_or_default())
+    }
+
+    pub(super) fn workspace(
+        &self,
+        node: NodeId,
+        k: u32,
+        bytes: u64,
+    ) -> Result<Address, RuntimeError> {
+        match self.workspaces.get(&(node, k)) {
+            Some(&at) => Ok(at),
+            None if bytes == 0 => Ok(Address::default()),
+            None => Err(RuntimeError::Mismatch(format!(
+                "there is no memory for workspace {k} of {:?}",
+                self.graph.node_label(node)
+            ))),
+        }
+    }
+}
+
+/// The bytes from `offset` on of some memory.
+fn part(of: Address, offset: u64, bytes: u64) -> Result<Address, RuntimeError> {
+    let inside = || {
+        let offset = usize::try_from(offset).ok()?;
+        let len = usize::try_from(bytes).ok()?;
+        (offset.checked_add(len)? <= of.len).then_some(Address {
+            block: of.block,
+            start: of.start + offset,
+            len,
+        })
+    };
+    inside().ok_or_else(elsewhere)
+}
+
+fn elsewhere() -> RuntimeError {
+    RuntimeError::Mismatch("something leaves the memory that it lives in".to_owned())
+}
