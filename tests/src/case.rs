@@ -73,6 +73,7 @@ fn load(path: &Path) -> Result<Vec<String>, String> {
     let (bytes, file, expect) = read(path)?;
     match file.get("format").and_then(Value::as_str) {
         Some("tenure.graph/1") => Ok(kinds::run(&graph_case(path, &bytes, file, expect))),
+        Some("tenure.trace/1") => Ok(kinds::trace::run(&file, &expect)),
         Some("tenure.csv-case/1") => Ok(kinds::csv::run(path, &expect)),
         Some(other) => Err(format!("cases of format {other:?} are not built yet")),
         None => Err("says no `format`".to_owned()),

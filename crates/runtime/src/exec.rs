@@ -91,12 +91,9 @@ impl Program {
     }
 
     fn work(&self, work: &Work) {
-        work.kernel.run(&Call {
-            memory: &self.memory,
-            inputs: &work.inputs,
-            outputs: &work.outputs,
-            scratch: &work.scratch,
-        });
+        let (inputs, outputs) = (&work.inputs, &work.outputs);
+        let call = Call::new(&self.memory, inputs, outputs, &work.scratch);
+        work.kernel.run(&call);
         for &at in &work.spoilt {
             fill(self.memory.bytes(at), GARBAGE);
         }

@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod allocator;
 mod error;
 mod exec;
 pub mod kernels;

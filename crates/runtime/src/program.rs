@@ -250,6 +250,12 @@ impl Program {
         self.inputs.get(i).map_or(Vec::new(), |t| self.bytes(t))
     }
 
+    /// What variable `i` holds now.
+    #[must_use]
+    pub fn variable(&self, i: usize) -> Vec<u8> {
+        self.variables.get(i).map_or(Vec::new(), |t| self.bytes(t))
+    }
+
     fn bytes(&self, tensor: &Tensor) -> Vec<u8> {
         load(self.memory.bytes(tensor.at))
     }

@@ -9,6 +9,7 @@ mod exec;
 mod lint;
 mod order;
 mod sanitize;
+pub mod trace;
 
 use serde_json::Value;
 use tenure_guard::passes::{

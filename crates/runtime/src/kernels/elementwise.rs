@@ -169,12 +169,7 @@ mod tests {
         let output = over.map_or(apart, |i| places[i]);
         let (_, make) = KERNELS.iter().find(|(name, _)| *name == op).unwrap();
         let kernel = make(&Site::new(&graph, node)).unwrap();
-        kernel.run(&Call {
-            memory: &memory,
-            inputs: &places,
-            outputs: &[output],
-            scratch: &[],
-        });
+        kernel.run(&Call::new(&memory, &places, &[output], &[]));
         decode(dtype, &load(memory.bytes(output))).unwrap()
     }
 

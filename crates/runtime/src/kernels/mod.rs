@@ -26,13 +26,30 @@ pub trait Kernel: std::fmt::Debug {
 /// One run of a kernel: where everything is.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    pub(crate) memory: &'a Memory,
-    pub(crate) inputs: &'a [Address],
-    pub(crate) outputs: &'a [Address],
-    pub(crate) scratch: &'a [Address],
+    memory: &'a Memory,
+    inputs: &'a [Address],
+    outputs: &'a [Address],
+    scratch: &'a [Address],
 }
 
 impl<'a> Call<'a> {
+    /// A run of a kernel on the given places, for each slot one; those that are left out have no
+    /// bytes.
+    #[must_use]
+    pub fn new(
+        memory: &'a Memory,
+        inputs: &'a [Address],
+        outputs: &'a [Address],
+        scratch: &'a [Address],
+    ) -> Self {
+        Call {
+            memory,
+            inputs,
+            outputs,
+            scratch,
+        }
+    }
+
     /// The bytes of input `i`; none where it is left out.
     #[must_use]
     pub fn input(&self, i: usize) -> &'a [Cell<u8>] {
