@@ -7,4 +7,6 @@ pub mod expect;
 pub mod generate;
 mod kinds;
 pub mod packings;
+pub mod programs;
 pub mod readers;
+pub mod reference;
