@@ -184,7 +184,7 @@ fn check(seed: u64) -> Result<bool, String> {
     let guarded = compile::run(&graph, &table, &Options::of(&graph));
     let guarded = guarded.map_err(|e| e.to_string())?;
     let done = compare("guarded", guarded.graph(&graph));
-    let done = done.map_err(|e| format!("{e}\n{}", guarded.log))?;
+    let done = done.map_err(|e| format!("{e}\n{}", guarded.log()))?;
     // The planner itself knows of all dangers but the garbage that collectives leave.
     let spoils = |n: &tenure_graph::Node| n.attrs.get("_input_mutable").is_some();
     if graph.nodes.values().any(spoils) {

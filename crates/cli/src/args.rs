@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tenure_guard::Kind;
 
 /// Plans, proves and shows the memory of neural-network graphs.
 #[derive(Debug, Parser)]
@@ -57,6 +58,8 @@ pub enum Command {
     Solve(SolveArgs),
     /// Prove or refute a plan, whoever made it
     Check(CheckArgs),
+    /// Part what must not share memory: copies and control edges, each with its reason
+    Guard(GuardArgs),
     /// Write a model as graph JSON, or only its memory
     Convert(ConvertArgs),
     /// Draw a saved plan: lifetimes and memory map
@@ -184,6 +187,22 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
+/// `tenure guard`.
+#[derive(Debug, Args)]
+pub struct GuardArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// Show repairs of this kind alone; the graph has all of them
+    #[arg(long, value_name = "KIND", value_parser = kind)]
+    pub only: Option<Kind>,
+    /// Write the resolved graph
+    #[arg(long, short, value_name = "GRAPH.json")]
+    pub output: Option<PathBuf>,
+    /// Print what was done as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `tenure convert`.
 #[derive(Debug, Args)]
 pub struct ConvertArgs {
@@ -252,6 +271,12 @@ fn alignment(text: &str) -> Result<u64, String> {
     } else {
         Err("an alignment is a power of two of at most 4 GiB, such as 64".to_owned())
     }
+}
+
+fn kind(name: &str) -> Result<Kind, String> {
+    let all = Kind::ALL.map(Kind::name);
+    let found = Kind::ALL.into_iter().find(|kind| kind.name() == name);
+    found.ok_or_else(|| format!("the kinds are {}", all.join(", ")))
 }
 
 fn strategy(name: &str) -> Result<tenure_solve::Strategy, String> {

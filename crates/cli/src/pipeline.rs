@@ -58,6 +58,18 @@ pub fn read(path: &Path) -> Result<Model, Failure> {
     }
 }
 
+/// Reads a graph; a memory graph is none.
+pub fn read_graph(path: &Path) -> Result<Graph, Failure> {
+    match read(path)? {
+        Model::Graph(graph) => Ok(graph),
+        Model::Memory(_) => Err(Failure::bad(format!(
+            "{}: is a memory graph: it has no nodes to look at",
+            path.display()
+        ))
+        .hint("give the model that it was made of")),
+    }
+}
+
 /// Gives a graph its shapes and verifies it.
 pub fn load(graph: Graph, args: &ModelArgs, read_ms: f64) -> Result<Loaded, Failure> {
     let path = args.model.display();

@@ -194,7 +194,77 @@ pub struct Patch {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
     /// The lines.
-    pub lines: Vec<String>,
+    pub lines: Vec<Line>,
+}
+
+/// One edit that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// What kind of edit it is.
+    pub change: Change,
+    /// The edit in words.
+    pub what: String,
+    /// Why it was made.
+    pub reason: String,
+    /// The label of the node that was added or taken out; of another edit, of the node that is
+    /// another from now on.
+    pub node: String,
+}
+
+/// What kind of edit it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A node was added.
+    Added,
+    /// A node was taken out.
+    TakenOut,
+    /// A node waits for another.
+    Ordered,
+    /// A node waits for another no more.
+    Released,
+    /// An attribute was set or removed.
+    Marked,
+    /// An output shares an input's memory, or does so no more.
+    Merged,
+    /// A node reads another value.
+    Redirected,
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.reason)
+    }
+}
+
+impl Edit {
+    /// What kind of edit it is.
+    #[must_use]
+    pub const fn change(&self) -> Change {
+        match self {
+            Edit::Insert { .. } | Edit::Add { .. } => Change::Added,
+            Edit::Bypass { .. } => Change::TakenOut,
+            Edit::AddControl { .. } => Change::Ordered,
+            Edit::RemoveControl { .. } => Change::Released,
+            Edit::SetAttr { .. } | Edit::SetSlotAttr { .. } => Change::Marked,
+            Edit::Reuse { .. } => Change::Merged,
+            Edit::Redirect { .. } => Change::Redirected,
+        }
+    }
+
+    /// The node that is another after the edit; of a new node, the one beside it, if any.
+    const fn subject(&self) -> Option<NodeId> {
+        match self {
+            Edit::Insert { reader: node, .. }
+            | Edit::Redirect { reader: node, .. }
+            | Edit::Bypass { node }
+            | Edit::AddControl { after: node, .. }
+            | Edit::RemoveControl { after: node, .. }
+            | Edit::SetAttr { node, .. }
+            | Edit::SetSlotAttr { node, .. }
+            | Edit::Reuse { node, .. } => Some(*node),
+            Edit::Add { .. } => None,
+        }
+    }
 }
 
 impl fmt::Display for Log {

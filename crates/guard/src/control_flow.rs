@@ -48,7 +48,8 @@ pub fn isolate(graph: &Graph, table: &OpTable, tops: &[SubgraphId]) -> Result<Gu
             }
         }
     }
-    pass.work.guarded(pass.findings)
+    pass.work
+        .guarded(Kind::SubgraphIsolation, STAGE, pass.findings)
 }
 
 struct Pass<'a> {
@@ -91,7 +92,7 @@ impl Pass<'_> {
                 self.note(
                     Kind::BranchMapping,
                     "branch-returns-input",
-                    (output, i),
+                    Anchor::input(output, i),
                     harm,
                 );
                 copied.push(i);
@@ -101,7 +102,7 @@ impl Pass<'_> {
                 self.note(
                     Kind::BranchMapping,
                     "branch-returns-twice",
-                    (output, i),
+                    Anchor::input(output, i),
                     harm,
                 );
                 copied.push(i);
@@ -112,12 +113,20 @@ impl Pass<'_> {
         }
         let name = format!("{}_results_MemLayoutConflict", graph.subgraphs[body].name);
         let reason = "results that a branch was given, or gives twice, are copied";
-        self.work.copy_before(output, &copied, &name, reason)?;
+        let copy = self.work.copy_before(output, &copied, &name, reason)?;
+        self.done_by(copied.len(), copy);
         Ok(())
     }
 
-    fn note(&mut self, kind: Kind, rule: &'static str, (node, i): (NodeId, u32), harm: &str) {
-        let at = Anchor::input(node, i);
+    /// Says of the last findings which node repairs them.
+    fn done_by(&mut self, findings: usize, node: NodeId) {
+        let label = self.work.graph().node_label(node);
+        for finding in self.findings.iter_mut().rev().take(findings) {
+            finding.by = Some(label.clone());
+        }
+    }
+
+    fn note(&mut self, kind: Kind, rule: &'static str, at: Anchor, harm: &str) {
         self.findings.push(Finding {
             kind,
             stage: STAGE,
@@ -126,6 +135,7 @@ impl Pass<'_> {
             with: String::new(),
             harm: harm.to_owned(),
             repair: "copied".to_owned(),
+            by: None,
             bytes: self.work.bytes(at),
         });
     }
@@ -204,7 +214,7 @@ impl Pass<'_> {
                 continue;
             };
             copied.push(state);
-            let at = (output, state.input);
+            let at = Anchor::input(output, state.input);
             self.note(Kind::SubgraphIsolation, "loop-state-overwritten", at, harm);
         }
         if copied.is_empty() {
@@ -215,6 +225,7 @@ impl Pass<'_> {
         let reason = "new states are written when the old ones are read";
         let copy_name = format!("{name}_output_MemLayoutConflict");
         let copy = self.work.copy_before(output, &inputs, &copy_name, reason)?;
+        self.done_by(copied.len(), copy);
         let copied_states: Vec<u32> = copied.iter().map(|n| n.state).collect();
         for class in copied_states.iter().filter_map(|s| old.get(s)) {
             for reader in self.readers(&classes, *class, body) {
@@ -237,7 +248,14 @@ impl Pass<'_> {
             }
             let name = format!("{name}_input_MemLayoutConflict");
             let reason = "states that change places are taken out before they are written";
-            self.work.copy_behind(&outputs, &name, reason)?;
+            for &(value, _) in &outputs {
+                let at = Anchor::of(self.work.graph(), value);
+                let rule = "loop-states-change-places";
+                let harm = "a state is written while another is still to be made of it";
+                self.note(Kind::SubgraphIsolation, rule, at, harm);
+            }
+            let first = self.work.copy_behind(&outputs, &name, reason)?;
+            self.done_by(outputs.len(), first);
         }
         Ok(())
     }
@@ -300,10 +318,13 @@ impl Pass<'_> {
             if is_source && !self.work.is_copied_before(node, i) {
                 let harm = "whoever writes the merged memory would write a constant, a variable \
                             or the caller's input";
-                self.note(Kind::BranchMapping, "merge-of-source", (node, i), harm);
+                let at = Anchor::input(node, i);
+                self.note(Kind::BranchMapping, "merge-of-source", at, harm);
                 let name = format!("{}_input_{i}_MemLayoutConflict", graph.nodes[node].name);
-                self.work
+                let copy = self
+                    .work
                     .copy_before(node, &[i], &name, "a merged source is copied")?;
+                self.done_by(1, copy);
             }
         }
         Ok(())

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tenure_graph::patch::Line;
+
 /// What kind of danger it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -54,6 +56,17 @@ impl fmt::Display for Kind {
     }
 }
 
+/// One edit, and the stage that made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edited {
+    /// What kind of danger the stage looks for.
+    pub kind: Kind,
+    /// The stage.
+    pub stage: &'static str,
+    /// The edit.
+    pub line: Line,
+}
+
 /// One thing that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -71,6 +84,8 @@ pub struct Finding {
     pub harm: String,
     /// What was done; may be empty.
     pub repair: String,
+    /// The label of the node that was put in, if one was.
+    pub by: Option<String>,
     /// Bytes that the repair moves in each run, where their number is known.
     pub bytes: Option<u64>,
 }
@@ -85,6 +100,7 @@ impl fmt::Display for Finding {
             with,
             harm,
             repair,
+            by,
             bytes,
         } = self;
         write!(f, "{kind} ({stage}, {rule}): {at}")?;
@@ -94,6 +110,9 @@ impl fmt::Display for Finding {
         write!(f, ": {harm}")?;
         if !repair.is_empty() {
             write!(f, "; {repair}")?;
+        }
+        if let Some(by) = by {
+            write!(f, " by {by:?}")?;
         }
         match bytes {
             Some(bytes) => write!(f, " ({bytes} bytes)"),

@@ -194,11 +194,12 @@ pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guar
                 with: Anchor::input(node, input).label(graph),
                 harm: reason.to_owned(),
                 repair: String::new(),
+                by: None,
                 bytes: Some(saved(&candidate)),
             }),
         }
     }
-    work.guarded(findings)
+    work.guarded(Kind::ReadWrite, STAGE, findings)
 }
 
 /// One memory after the merges so far.

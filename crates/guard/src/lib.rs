@@ -32,6 +32,7 @@ pub mod lint;
 mod options;
 pub mod passes;
 pub mod read_write;
+pub mod repairs;
 pub mod storage;
 #[cfg(test)]
 mod testing;
@@ -39,19 +40,18 @@ pub mod values;
 mod work;
 
 pub use error::GuardError;
-pub use finding::{Finding, Kind};
+pub use finding::{Edited, Finding, Kind};
 pub use options::Options;
 
 use tenure_graph::Graph;
-use tenure_graph::patch::Log;
 
 /// What a pass did to a graph.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Guarded {
     /// The new graph; `None` where the pass has nothing to change.
     pub graph: Option<Graph>,
-    /// The edits, one line each with its reason.
-    pub log: Log,
+    /// The edits in order, each with its reason.
+    pub edits: Vec<Edited>,
     /// What was found; where something was done about it, with the repair.
     pub findings: Vec<Finding>,
 }
@@ -63,12 +63,19 @@ impl Guarded {
         self.graph.as_ref().unwrap_or(given)
     }
 
+    /// The edits in words, a line each.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let lines = self.edits.iter().map(|edit| format!("{}\n", edit.line));
+        lines.collect()
+    }
+
     /// Adds what a further pass did.
     pub fn then(&mut self, next: Guarded) {
         if next.graph.is_some() {
             self.graph = next.graph;
         }
-        self.log.lines.extend(next.log.lines);
+        self.edits.extend(next.edits);
         self.findings.extend(next.findings);
     }
 }

@@ -82,7 +82,7 @@ pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guar
     for node in in_order(graph, graph.root) {
         pass.node(node)?;
     }
-    pass.work.guarded(pass.findings)
+    pass.work.guarded(Kind::ReadWrite, STAGE, pass.findings)
 }
 
 /// What inputs and outputs of a program are, without an edit.
@@ -400,9 +400,14 @@ impl<'a> Pass<'a> {
             with: Anchor::of(graph, value).label(graph),
             harm: harm.to_owned(),
             repair: "copied".to_owned(),
+            by: None,
             bytes: graph.bytes(value),
         };
-        self.work.copy_before(reader, &[i], &name, harm)?;
+        let copy = self.work.copy_before(reader, &[i], &name, harm)?;
+        let finding = Finding {
+            by: Some(self.work.graph().node_label(copy)),
+            ..finding
+        };
         self.findings.push(finding);
         Ok(())
     }

@@ -11,7 +11,7 @@ use tenure_graph::{Attr, Attrs, Graph, NodeId, ValueId};
 
 use crate::Guarded;
 use crate::error::GuardError;
-use crate::finding::Finding;
+use crate::finding::{Edited, Finding, Kind};
 use crate::storage::{Anchor, in_order, reference};
 
 /// Type of the node that copies.
@@ -122,16 +122,22 @@ impl<'a> Work<'a> {
     ///
     /// # Errors
     /// When the edits together break a rule of graphs.
-    pub fn guarded(self, findings: Vec<Finding>) -> Result<Guarded, GuardError> {
+    pub fn guarded(
+        self,
+        kind: Kind,
+        stage: &'static str,
+        findings: Vec<Finding>,
+    ) -> Result<Guarded, GuardError> {
         let (graph, log) = if self.editor.is_untouched() {
             (None, Log::default())
         } else {
             let (graph, log) = self.editor.finish()?;
             (Some(graph), log)
         };
+        let edited = |line| Edited { kind, stage, line };
         Ok(Guarded {
             graph,
-            log,
+            edits: log.lines.into_iter().map(edited).collect(),
             findings,
         })
     }
@@ -157,11 +163,15 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Lets `after` wait for `before`.
+    /// Lets `after` wait for `before`, unless it does.
     ///
     /// # Errors
     /// When there are no such nodes.
     pub fn order(&mut self, before: NodeId, after: NodeId, reason: &str) -> Result<(), GuardError> {
+        let waits = |n: &tenure_graph::Node| n.control.contains(&before);
+        if self.graph().nodes.get(after).is_some_and(waits) {
+            return Ok(());
+        }
         self.edit(&Edit::AddControl { before, after }, reason)?;
         if self.position[before] > self.position[after] {
             self.move_up(before, after);

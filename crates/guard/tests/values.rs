@@ -413,7 +413,7 @@ fn check(seed: u64, depth: usize) {
                     "seed {seed}: {what}\n{}\n{}\n{}",
                     text(&graph),
                     text(safe),
-                    guarded.log
+                    guarded.log()
                 )
             };
             match run(safe, Some(&classes), branch, order) {

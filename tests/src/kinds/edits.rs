@@ -49,7 +49,7 @@ pub fn run(case: &GraphCase, passes: &[(Pass, Extent)], judge: &mut Judge<'_>) {
     if judge.take("idempotent").and_then(Value::as_bool) == Some(true) {
         match apply(graph, passes) {
             Ok(again) if again.graph.is_none() => {}
-            Ok(again) => judge.fail(format!("idempotent: the second run did: {}", again.log)),
+            Ok(again) => judge.fail(format!("idempotent: the second run did: {}", again.log())),
             Err(error) => judge.fail(format!("idempotent: {error}")),
         }
     }

@@ -2,6 +2,7 @@
 
 mod check;
 mod convert;
+mod guard;
 mod plan;
 mod report;
 mod solve;
@@ -16,6 +17,7 @@ pub fn run(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Plan(args) => plan::run(&args, ui),
         Command::Solve(args) => solve::run(&args, ui),
         Command::Check(args) => check::run(&args, ui),
+        Command::Guard(args) => guard::run(args, ui),
         Command::Convert(args) => convert::run(&args, ui),
         Command::Report(args) => report::run(&args, ui),
     }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::{Edit, Log, NewNode, PatchError, Slot, Spot, Unfit, Words};
+use super::{Edit, Line, Log, NewNode, PatchError, Slot, Spot, Unfit, Words};
 use crate::{
     Attr, Attrs, Graph, NodeId, OutputHints, StreamId, SubgraphId, Value, ValueId, canonical,
     verify,
@@ -74,9 +74,15 @@ impl<'a> Editor<'a> {
     pub fn apply(&mut self, edit: &Edit, reason: &str) -> Result<Option<NodeId>, PatchError> {
         let words = Words(&self.graph, edit).to_string();
         match self.edit(edit) {
-            Ok(node) => {
-                self.log.lines.push(format!("{words}: {reason}"));
-                Ok(node)
+            Ok(added) => {
+                let node = added.or(edit.subject());
+                self.log.lines.push(Line {
+                    change: edit.change(),
+                    what: words,
+                    reason: reason.to_owned(),
+                    node: node.map(|n| self.graph.node_label(n)).unwrap_or_default(),
+                });
+                Ok(added)
             }
             Err(problem) => Err(PatchError::Unfit {
                 edit: words,

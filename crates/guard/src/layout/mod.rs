@@ -99,7 +99,7 @@ fn round(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, G
             }
         }
     }
-    work.guarded(findings)
+    work.guarded(Kind::Layout, STAGE, findings)
 }
 
 /// Whether a subgraph and what is below it has a pair in conflict: the check without an edit.
@@ -161,12 +161,10 @@ fn insert(work: &mut Work<'_>, cut: &Cut) -> Result<Option<Finding>, GuardError>
             work.copy_behind(&[(value, users)], &name, &reason)?
         }
     };
-    let name = &work.graph().nodes[copy].name;
-    let repair = match slot {
-        Slot::In(i) => format!("copy {name:?} stands before input {i}"),
-        Slot::Out(o) => format!("copy {name:?} stands behind output {o}"),
-    };
-    Ok(Some(finding(work, cut, repair)))
+    let repair = format!("copied at {}", cut.at.label(work.graph()));
+    let by = Some(work.graph().node_label(copy));
+    let found = finding(work, cut, repair);
+    Ok(Some(Finding { by, ..found }))
 }
 
 fn rule_and_harm(cut: &Cut) -> (&'static str, &'static str) {
@@ -200,5 +198,6 @@ fn finding(work: &Work<'_>, cut: &Cut, repair: String) -> Finding {
         harm: harm.to_owned(),
         bytes: (!repair.is_empty()).then(|| work.bytes(cut.at)).flatten(),
         repair,
+        by: None,
     }
 }

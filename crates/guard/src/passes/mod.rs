@@ -50,7 +50,7 @@ impl<'a> Pass<'a> {
     }
 
     pub(crate) fn done(self) -> Result<Guarded, GuardError> {
-        self.work.guarded(self.findings)
+        self.work.guarded(self.kind, self.stage, self.findings)
     }
 
     fn note(&mut self, at: Anchor, rule: &'static str, harm: &str, repair: &str) {
@@ -63,6 +63,7 @@ impl<'a> Pass<'a> {
             with: String::new(),
             harm: harm.to_owned(),
             repair: repair.to_owned(),
+            by: None,
             bytes: self.work.bytes(at),
         };
         self.findings.push(finding);
@@ -78,7 +79,17 @@ impl<'a> Pass<'a> {
         harm: &str,
     ) -> Result<NodeId, GuardError> {
         self.note(Anchor::input(reader, i), rule, harm, "copied");
-        self.work.copy_before(reader, &[i], name, harm)
+        let copy = self.work.copy_before(reader, &[i], name, harm)?;
+        self.done_by(1, copy);
+        Ok(copy)
+    }
+
+    /// Says of the last findings which node repairs them.
+    pub(crate) fn done_by(&mut self, findings: usize, node: NodeId) {
+        let label = self.work.graph().node_label(node);
+        for finding in self.findings.iter_mut().rev().take(findings) {
+            finding.by = Some(label.clone());
+        }
     }
 
     /// Refuses an input that is left out where it has to be there.

@@ -61,7 +61,8 @@ impl Pass<'_> {
             );
             let users = self.work.users(value).to_vec();
             let copy = format!("{name}_output_0_Memcpy");
-            self.work.copy_behind(&[(value, users)], &copy, harm)?;
+            let copy = self.work.copy_behind(&[(value, users)], &copy, harm)?;
+            self.done_by(1, copy);
         }
         let graph = self.work.graph();
         let outer = outer_input(graph, self.work.table, id);
@@ -256,7 +257,8 @@ impl Pass<'_> {
             let harm = "states are read before new ones are written";
             let at = Anchor::of(self.work.graph(), first);
             self.note(at, "loop-states", harm, "copied");
-            self.work.copy_behind(&behind, &name, harm)?;
+            let copy = self.work.copy_behind(&behind, &name, harm)?;
+            self.done_by(1, copy);
         }
         Ok(())
     }
@@ -293,7 +295,8 @@ impl Pass<'_> {
             let name = format!("{}_output_Memcpy", graph.subgraphs[body].name);
             let harm = "states are read before new ones are written";
             self.note(Anchor::input(output, first), "loop-states", harm, "copied");
-            self.work.copy_before(output, &written, &name, harm)?;
+            let copy = self.work.copy_before(output, &written, &name, harm)?;
+            self.done_by(1, copy);
         }
         Ok(())
     }

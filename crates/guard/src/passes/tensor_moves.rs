@@ -29,7 +29,7 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
     let mut done = Guarded::default();
     loop {
         let round = round(done.graph(graph), table, options)?;
-        let changed = !round.log.lines.is_empty();
+        let changed = !round.edits.is_empty();
         done.then(round);
         if !changed {
             return Ok(done);

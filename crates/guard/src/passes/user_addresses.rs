@@ -168,6 +168,7 @@ impl Pass<'_> {
             self.work.edit(&edit, reason)?;
         }
         let id = self.work.add(node, Spot::Before(reader), reason)?;
+        self.done_by(1, id);
         match self.work.graph().nodes[id].output(0) {
             Some(address) => self.work.redirect((reader, i), address, reason),
             None => Ok(()),

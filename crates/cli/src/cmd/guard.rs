@@ -1,0 +1,150 @@
+//! `tenure guard`: the resolved graph, and one line a repair.
+
+use serde::Serialize;
+use tenure_guard::repairs::{Repair, Sums, repairs};
+use tenure_guard::{Finding, Kind, Options, compile};
+
+use crate::args::GuardArgs;
+use crate::exit::{Exit, Failure};
+use crate::ui::Ui;
+use crate::{files, pipeline};
+
+/// `guard --json`.
+#[derive(Serialize)]
+struct Json<'a> {
+    repairs: Vec<JsonRepair<'a>>,
+    /// Findings about which nothing was done.
+    unrepaired: Vec<JsonRepair<'a>>,
+    copies: JsonCopies,
+    control_edges: usize,
+    nodes_added: usize,
+    nodes_taken_out: usize,
+    warnings: &'a [String],
+}
+
+#[derive(Serialize)]
+struct JsonCopies {
+    inserted: usize,
+    bytes: u64,
+}
+
+/// One repair. What an edit alone has not is null.
+#[derive(Serialize)]
+struct JsonRepair<'a> {
+    kind: &'static str,
+    stage: &'static str,
+    rule: Option<&'static str>,
+    at: &'a str,
+    with: Option<&'a str>,
+    harm: &'a str,
+    repair: &'a str,
+    node: Option<&'a str>,
+    bytes: Option<u64>,
+}
+
+/// Runs the command.
+pub fn run(mut args: GuardArgs, ui: &Ui) -> Result<Exit, Failure> {
+    // Nothing is placed, so sizes need not be known.
+    args.model.dynamic = true;
+    let path = args.model.model.display();
+    let loaded = pipeline::load(pipeline::read_graph(&args.model.model)?, &args.model, 0.0)?;
+    let (graph, table) = (&loaded.graph, &loaded.table);
+    let guarded = compile::run(graph, table, &Options::of(graph))
+        .map_err(|e| Failure::bad(format!("{path}: {e}")))?;
+    let after = guarded.graph(graph);
+    if let Some(output) = &args.output {
+        files::write(output, tenure_graph::json::write(after).as_bytes())?;
+    }
+    let shown = |kind: Kind| args.only.is_none_or(|only| only == kind);
+    let all = repairs(&guarded);
+    let chosen: Vec<&Repair<'_>> = all.iter().filter(|r| shown(r.kind())).collect();
+    let left = guarded.findings.iter();
+    let left: Vec<&Finding> = left
+        .filter(|f| f.repair.is_empty() && shown(f.kind))
+        .collect();
+    let sums = Sums::of(graph, after, table);
+    if args.json {
+        let json = Json {
+            repairs: chosen.iter().map(|r| json(r)).collect(),
+            unrepaired: left.iter().map(|f| json(&Repair::Found(f))).collect(),
+            copies: JsonCopies {
+                inserted: sums.copies,
+                bytes: sums.bytes,
+            },
+            control_edges: sums.control_edges,
+            nodes_added: sums.nodes,
+            nodes_taken_out: sums.taken_out,
+            warnings: &loaded.warnings,
+        };
+        ui.data(serde_json::to_string_pretty(&json).map_err(Failure::internal)?);
+        return Ok(Exit::Done);
+    }
+    for warning in &loaded.warnings {
+        ui.warn(warning);
+    }
+    for repair in &chosen {
+        ui.say(repair);
+    }
+    for finding in &left {
+        ui.say(format!("{finding}; left as it is"));
+    }
+    if chosen.len() < all.len() {
+        ui.say(format!(
+            "{} of {} repairs are of the kind that was asked for",
+            chosen.len(),
+            all.len()
+        ));
+    }
+    ui.say(sum(sums));
+    Ok(Exit::Done)
+}
+
+fn json<'a>(repair: &Repair<'a>) -> JsonRepair<'a> {
+    match *repair {
+        Repair::Found(found) => JsonRepair {
+            kind: found.kind.name(),
+            stage: found.stage,
+            rule: Some(found.rule),
+            at: &found.at,
+            with: Some(&*found.with).filter(|with| !with.is_empty()),
+            harm: &found.harm,
+            repair: &found.repair,
+            node: found.by.as_deref(),
+            bytes: found.bytes,
+        },
+        Repair::Edited(edited) => JsonRepair {
+            kind: edited.kind.name(),
+            stage: edited.stage,
+            rule: None,
+            at: &edited.line.node,
+            with: None,
+            harm: &edited.line.reason,
+            repair: &edited.line.what,
+            node: None,
+            bytes: None,
+        },
+    }
+}
+
+/// The sums in words.
+fn sum(sums: Sums) -> String {
+    let many = |n: usize, one: &str, more: &str| format!("{n} {}", if n == 1 { one } else { more });
+    let mut parts = vec![
+        format!(
+            "{} ({} bytes a run)",
+            many(sums.copies, "copy", "copies"),
+            sums.bytes
+        ),
+        many(sums.control_edges, "control edge", "control edges"),
+    ];
+    if sums.nodes > 0 {
+        parts.push(many(sums.nodes, "other node", "other nodes"));
+    }
+    if sums.taken_out > 0 {
+        parts.push(format!(
+            "{} taken out",
+            many(sums.taken_out, "node", "nodes")
+        ));
+    }
+    parts.join(", ")
+}
