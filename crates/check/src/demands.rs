@@ -7,10 +7,14 @@
 
 mod bodies;
 mod gaps;
+mod placed;
 mod variables;
+
+pub(crate) use placed::packed;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
+use tenure_graph::effects::demands::ANY_MEMORY;
 use tenure_graph::effects::{Alias, Effects, OpClass, OpTable};
 use tenure_graph::entity::EntitySet;
 use tenure_graph::plan::{Item, Phase, Place, Placement, Plan, Sharing};
@@ -22,6 +26,7 @@ use crate::program::{Names, Op, Program};
 use crate::violation::{Anchor, Outside, Region, Violation};
 use bodies::Owner;
 use gaps::Gaps;
+use placed::ClearedMemory;
 use variables::Variables;
 
 /// What the walk found out.
@@ -61,6 +66,7 @@ pub(crate) fn gather(
         cells: EntitySet::with_capacity(graph.values.len()),
         written_copies: FxHashMap::default(),
         variables,
+        cleared: ClearedMemory::new(graph, table, plan),
         handed: FxHashMap::default(),
         unplaced: FxHashSet::default(),
         stack: Vec::new(),
@@ -91,6 +97,8 @@ struct Gather<'g, 'a> {
     /// Copies that a reference is written in, and the reference.
     written_copies: FxHashMap<u32, ValueId>,
     variables: Variables,
+    /// What must be zero, and who clears it.
+    cleared: ClearedMemory,
     /// Where nodes that have copies find the values that they hand over.
     handed: FxHashMap<(NodeId, ValueId), SmallVec<[Item; 1]>>,
     /// Values that were found to have no memory.
@@ -117,6 +125,8 @@ struct Writing {
     region: Region,
     /// The output slot, if it is an output that may lie over an input.
     output: Option<u32>,
+    /// The input slot, if it is garbage that is left there.
+    garbage: Option<u32>,
 }
 
 impl Gather<'_, '_> {
@@ -373,6 +383,8 @@ impl Gather<'_, '_> {
         let effects = self.table.effects(self.graph, id);
         let node = &self.graph.nodes[id];
         self.copies(id);
+        self.clears(id);
+        self.is_cleared(id);
         let mut readings = self.inputs(id, &effects);
         let mut writings = self.workspaces(id, &effects);
         let mut named = Vec::new();
@@ -419,8 +431,10 @@ impl Gather<'_, '_> {
                 item: Item::Value(value),
                 region,
                 output: Some(slot),
+                garbage: None,
             });
         }
+        let garbage = self.placed(id, &effects);
         for (value, source, region, anchor) in named {
             self.name(value, source, region, anchor);
         }
@@ -432,6 +446,9 @@ impl Gather<'_, '_> {
             };
             self.write(w.item, anchor, None);
         }
+        let spoils = garbage.iter().map(|w| Op::Spoil { item: w.item });
+        self.program.ops.extend(spoils);
+        writings.extend(garbage);
         self.apart(id, &effects, &readings, &mut writings);
     }
 
@@ -511,6 +528,7 @@ impl Gather<'_, '_> {
                 item,
                 region,
                 output: None,
+                garbage: None,
             });
         }
         writings
@@ -548,8 +566,8 @@ impl Gather<'_, '_> {
         }
         let place = self.region(Item::Value(output));
         let here = match outside {
-            // What is written in a variable's memory is the variable.
-            Some(Outside::Variable) => {
+            // What is written in a variable's memory is the variable, unless it must lie elsewhere.
+            Some(Outside::Variable) if !(copied && self.is_elsewhere(id, alias)) => {
                 let here = place.is_none() && !copied;
                 if here {
                     self.layout.outside[output] = outside;
@@ -572,6 +590,18 @@ impl Gather<'_, '_> {
                 input: self.findings.value(input),
             });
         }
+    }
+
+    /// Whether a reference, or what it refers to, must lie beside others or in memory of a special
+    /// kind.
+    fn is_elsewhere(&self, id: NodeId, alias: &Alias) -> bool {
+        let effects = self.table.effects(self.graph, id);
+        let kinds = [
+            effects.output_kind(alias.output),
+            effects.input_kind(alias.input),
+        ];
+        let runs = [effects.input_run, effects.output_run];
+        kinds != [ANY_MEMORY; 2] || runs.iter().any(Option::is_some)
     }
 
     /// What a node writes meets neither what else it writes nor, unless its operator allows it,
@@ -610,6 +640,9 @@ impl Gather<'_, '_> {
             });
             let meeting = writings.iter().enumerate().skip(first);
             for (i, w) in meeting.take_while(|(_, w)| w.region.meets(&r.region)) {
+                if Self::is_one_memory(effects, w, r) {
+                    continue;
+                }
                 let input = matches!(r.anchor, Anchor::Input(_));
                 if input && w.output.is_some() && w.region.start == r.region.start {
                     sharers[i].push(*r);

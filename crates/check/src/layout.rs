@@ -2,7 +2,7 @@
 //! known, storages lie inside their arenas and members inside their storages, sizes suffice,
 //! alignments hold.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::entity::{EntityRef, EntitySet, PrimaryMap, SecondaryMap};
 use tenure_graph::plan::{Item, Member, Place, Placement, Plan, Storage};
@@ -86,6 +86,7 @@ impl Layout {
             plan,
             findings,
             layout,
+            packed: None,
         };
         for (id, storage) in &plan.storages {
             reader.storage(id, storage);
@@ -198,6 +199,8 @@ struct Reader<'r, 'a> {
     plan: &'r Plan,
     findings: &'r mut Findings<'a>,
     layout: Layout,
+    /// Values in runs without gaps; made when first needed.
+    packed: Option<FxHashSet<ValueId>>,
 }
 
 impl Reader<'_, '_> {
@@ -304,8 +307,8 @@ impl Reader<'_, '_> {
             },
             storage: id,
         };
-        let aligned = matches!(m.item, Item::Workspace(..));
-        if !aligned && !start.is_multiple_of(self.plan.options.align) {
+        let free = matches!(m.item, Item::Workspace(..)) || m.offset > 0 && self.is_packed(storage);
+        if !free && !start.is_multiple_of(self.plan.options.align) {
             self.findings.push(Violation::Misaligned {
                 what: self.findings.item(m.item).name,
                 offset: start,
@@ -324,6 +327,22 @@ impl Reader<'_, '_> {
                 second: id,
             });
         }
+    }
+
+    /// Whether something in a storage lies in a run without gaps.
+    fn is_packed(&mut self, storage: &Storage) -> bool {
+        let (graph, table) = (self.graph, self.table);
+        let packed = self
+            .packed
+            .get_or_insert_with(|| crate::demands::packed(graph, table));
+        storage.members.iter().any(|m| match m.item {
+            Item::Value(value) => packed.contains(&value),
+            Item::Copy(k) => {
+                let copy = self.plan.copies.get(k as usize);
+                copy.is_some_and(|c| packed.contains(&c.value))
+            }
+            Item::Workspace(..) => false,
+        })
     }
 
     /// The bytes that an item needs; `None` if it does not exist or must have no storage.

@@ -48,6 +48,11 @@ pub(crate) enum Op {
         /// On whose account.
         anchor: Anchor,
     },
+    /// The item's bytes are garbage from here on.
+    Spoil {
+        /// A value, or a copy of one.
+        item: Item,
+    },
     /// A state that no pass reads must still be there at the end of each, or it is lost.
     Keep {
         /// The state.

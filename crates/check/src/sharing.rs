@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashSet;
 use tenure_graph::effects::{OpClass, OpTable};
-use tenure_graph::plan::{Item, Place, Plan, Sharing};
+use tenure_graph::plan::{Item, Member, Place, Plan, Sharing};
 use tenure_graph::{Graph, StorageId, ValueId};
 
 use crate::demands::Demands;
@@ -92,11 +92,18 @@ pub(crate) fn no_reuse(graph: &Graph, plan: &Plan, findings: &mut Findings<'_>) 
         };
         let end = start.saturating_add(s.size);
         let region = Region { memory, start, end };
-        if let (Some(mine), true) = (mine, s.members.len() > 1) {
-            let other = s.members.iter().find(|m| m.item != mine.item);
+        let meets = |a: &Member, b: &Member| {
+            a.offset < b.offset.saturating_add(b.bytes)
+                && b.offset < a.offset.saturating_add(a.bytes)
+        };
+        let other = |mine: &Member| {
+            let mut others = s.members.iter().filter(|m| m.item != mine.item);
+            others.find(|m| meets(m, mine)).copied()
+        };
+        if let Some((mine, other)) = mine.and_then(|mine| Some((mine, other(mine)?))) {
             findings.push(Violation::Reused {
                 item: findings.item(mine.item),
-                other: findings.item(other.unwrap_or(mine).item),
+                other: findings.item(other.item),
                 region,
             });
         }

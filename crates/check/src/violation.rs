@@ -98,6 +98,8 @@ pub enum Anchor {
     Taken,
     /// What a loop keeps from one pass to the next.
     State,
+    /// Memory that must be zero when it is filled.
+    Cleared,
     /// A graph input, written before the first step.
     GraphInput,
     /// A graph input that is kept to the end.
@@ -114,6 +116,7 @@ impl fmt::Display for Anchor {
             Anchor::Handover(to) => write!(f, "handed over to {to}"),
             Anchor::Taken => f.write_str("read by the owner"),
             Anchor::State => f.write_str("kept from pass to pass"),
+            Anchor::Cleared => f.write_str("cleared memory"),
             Anchor::GraphInput => f.write_str("graph input"),
             Anchor::KeptInput => f.write_str("graph input kept to the end"),
         }
@@ -529,6 +532,43 @@ pub enum Violation {
         outside: Outside,
     },
 
+    /// A constant, a variable or the caller's input is left as garbage.
+    #[error("{site} leaves garbage in {input} ({anchor}), which is {outside}")]
+    OutsideSpoiled {
+        /// The node's step.
+        site: Site,
+        /// Which input lies there.
+        anchor: Anchor,
+        /// The value of that input.
+        input: Named<ValueId>,
+        /// Why it must not be written.
+        outside: Outside,
+    },
+    /// A tensor does not lie right behind the one before it, as its node needs it.
+    #[error("{site} needs {item} ({anchor}) right behind the one before it, and it lies elsewhere")]
+    NotSideBySide {
+        /// The node's step.
+        site: Site,
+        /// Which input or output.
+        anchor: Anchor,
+        /// What lies elsewhere.
+        item: Named<Item>,
+    },
+    /// A tensor or workspace lies in memory of another kind than its node needs.
+    #[error("{site} needs {item} ({anchor}) in memory of kind {kind:?}, and it lies in {found:?}")]
+    WrongKind {
+        /// The node's step.
+        site: Site,
+        /// Which input, output or workspace.
+        anchor: Anchor,
+        /// What lies elsewhere.
+        item: Named<Item>,
+        /// The kind that it needs.
+        kind: String,
+        /// The kind of the arena that it lies in.
+        found: String,
+    },
+
     /// A variable is read or written in another order than the model has.
     #[error(
         "{site} {verb} {variable} after {before} has touched it, which comes later in the model"
@@ -626,6 +666,9 @@ impl Violation {
             Violation::RefElsewhere { .. } => "T055",
             Violation::OutsideWritten { .. } => "T056",
             Violation::VariableOrder { .. } => "T057",
+            Violation::OutsideSpoiled { .. } => "T058",
+            Violation::NotSideBySide { .. } => "T059",
+            Violation::WrongKind { .. } => "T060",
             Violation::ForbiddenSharing { .. } => "T070",
             Violation::Reused { .. } => "T071",
             Violation::NotFoldable { .. } => "T072",

@@ -136,6 +136,13 @@ impl Walk<'_, '_> {
                     self.machine.write(region, base, &content, writer);
                 }
             }
+            Op::Spoil { item } => {
+                if let Some(spot) = self.layout.spot(item) {
+                    let (region, writer) = (spot.region, self.writer(item));
+                    let nothing = Content::default();
+                    self.machine.write(region, region.start, &nothing, writer);
+                }
+            }
             Op::Keep { value } => {
                 let spot = self.layout.spot(Item::Value(value));
                 let name = self.demands.names.of(value);
@@ -169,6 +176,16 @@ impl Walk<'_, '_> {
                 let nothing = Content::default();
                 self.machine
                     .weaken(region, region.start, &nothing, lost_at(step));
+                return;
+            }
+            Op::Spoil { item } => {
+                if let Some(spot) = self.layout.spot(item) {
+                    let region = spot.region;
+                    let item = Some(item);
+                    let writer = Writer { item, step };
+                    self.machine
+                        .weaken(region, region.start, &Content::default(), writer);
+                }
                 return;
             }
             Op::Write { item, carries, .. } => (item, carries, 0),

@@ -24,8 +24,7 @@ use crate::work::{CANNOT_BE_DELETED, Work};
 
 const STAGE: &str = "read-write";
 
-/// Attribute of a node that leaves its inputs changed.
-pub const INPUT_MUTABLE: &str = "_input_mutable";
+pub use tenure_graph::effects::demands::INPUT_MUTABLE;
 
 /// Attribute of an input that is given more memory than its tensor takes, and is shifted about.
 const SPECIAL_INPUT_SIZE: &str = "_special_input_size";

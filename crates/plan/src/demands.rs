@@ -1,57 +1,65 @@
 //! Demands of a graph's file that plans do not meet yet. A graph that makes one is refused: a plan
 //! that looks right and is not would be worse than none.
 
-use tenure_graph::{Attr, Attrs, Graph};
+use tenure_graph::effects::{OpTable, cleared};
+use tenure_graph::{Attr, Graph};
 
 use crate::PlanError;
+use crate::schedule::Schedule;
 
-/// Attributes of nodes that ask for more than separate memory.
-const OF_NODES: &[&str] = &[
-    "continuous_input",
-    "continuous_output",
-    "_no_padding_continuous_input",
-    "_no_padding_continuous_output",
-    "atomic_output_index",
-    "atomic_input_index",
-    "need_gentask_atomic",
-    "is_atomic_node",
-    "_batch_label",
-    "_output_memory_type",
-    "_input_memory_type",
-    "_workspace_memory_no_reuse_scope",
-];
+/// Marks the parts of a program that are made for one size of a batch each and run never together:
+/// collectives must lie at the same place in all of them.
+const BATCH_LABEL: &str = "_batch_label";
+
+/// All inputs and the first output of a node are one memory, whoever of them comes.
+const MERGE: &str = "merge";
 
 /// Refuses a graph that asks for what cannot be planned yet.
 ///
 /// # Errors
 /// [`PlanError::Demand`] with the node and the attribute.
 pub(crate) fn refuse_unmet(graph: &Graph) -> Result<(), PlanError> {
+    let mut label: Option<&str> = None;
     for (id, node) in graph.nodes.iter() {
-        let found = OF_NODES
-            .iter()
-            .copied()
-            .find(|name| asks(&node.attrs, name))
-            .or_else(|| asks(&node.extra, "merge").then_some("merge"));
-        if let Some(attribute) = found {
-            return Err(PlanError::Demand {
+        let refuse = |attribute| {
+            Err(PlanError::Demand {
                 node: graph.node_label(id),
                 attribute,
-            });
+            })
+        };
+        if node.extra.get(MERGE).and_then(Attr::as_bool) == Some(true) {
+            return refuse(MERGE);
         }
+        let mine = node.attrs.str(BATCH_LABEL).filter(|l| !l.is_empty());
+        if mine.is_some() && label.is_some() && mine != label {
+            return refuse(BATCH_LABEL);
+        }
+        label = label.or(mine);
     }
     Ok(())
 }
 
-/// Whether an attribute is there and says more than "no", 0 or nothing.
-fn asks(attrs: &Attrs, name: &str) -> bool {
-    match attrs.get(name) {
-        None | Some(Attr::Null) => false,
-        Some(Attr::List(list)) => {
-            list.iter().any(|a| a.as_int() != Some(0)) || name.contains("index") && !list.is_empty()
+/// Refuses a schedule in which memory is filled before it is cleared.
+///
+/// # Errors
+/// [`PlanError::ClearedLate`].
+pub(crate) fn refuse_late_clearing(
+    graph: &Graph,
+    table: &OpTable,
+    schedule: &Schedule,
+) -> Result<(), PlanError> {
+    for step in &schedule.steps {
+        for c in cleared(graph, table, step.node) {
+            let producer = graph.values[c.value].producer;
+            if schedule.first(producer) < schedule.last(c.cleaner) {
+                return Err(PlanError::ClearedLate {
+                    value: graph.value_label(c.value),
+                    cleaner: graph.node_label(c.cleaner),
+                });
+            }
         }
-        Some(Attr::Str(text)) => !text.is_empty(),
-        Some(other) => other.as_bool() != Some(false),
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -60,20 +68,18 @@ mod tests {
     use tenure_graph::Dialect;
 
     #[test]
-    fn a_demand_is_refused_and_its_absence_is_not() {
+    fn several_sizes_of_a_batch_are_refused_and_one_is_not() {
         let mut graph = Graph::new("", Dialect::Ge, "root");
-        let node = graph.add_node(graph.root, "hcom", "HcomAllReduce");
-        let set = |graph: &mut Graph, value| {
-            graph.nodes[node].attrs.set("continuous_input", value);
-        };
-        set(&mut graph, Attr::Bool(false));
-        assert!(refuse_unmet(&graph).is_ok());
-        set(&mut graph, Attr::Bool(true));
+        for name in ["a", "b"] {
+            let node = graph.add_node(graph.root, name, "HcomAllReduce");
+            let label = Attr::Str("batch_0".into());
+            graph.nodes[node].attrs.set(BATCH_LABEL, label);
+            assert!(refuse_unmet(&graph).is_ok());
+        }
+        let node = graph.add_node(graph.root, "c", "HcomAllReduce");
+        let label = Attr::Str("batch_1".into());
+        graph.nodes[node].attrs.set(BATCH_LABEL, label);
         let error = refuse_unmet(&graph).unwrap_err().to_string();
-        assert!(error.contains("hcom") && error.contains("continuous_input"));
-        let index = Attr::List(vec![Attr::Int(0)]);
-        graph.nodes[node].attrs.remove("continuous_input");
-        graph.nodes[node].attrs.set("atomic_output_index", index);
-        assert!(refuse_unmet(&graph).is_err());
+        assert!(error.contains("\"c\"") && error.contains(BATCH_LABEL));
     }
 }

@@ -28,7 +28,8 @@ pub use storage::{Class, Classes, classes};
 pub use tenure_solve::{Config, Strategy, Watch};
 
 use tenure_graph::effects::OpTable;
-use tenure_graph::plan::{Member, Place, Plan, PlanOptions, Storage};
+use tenure_graph::effects::demands::{ANY_MEMORY, kind_name};
+use tenure_graph::plan::{Arena, Place, Plan, PlanOptions, Storage};
 use tenure_graph::{Graph, ValueId};
 
 /// Why there is no plan.
@@ -59,6 +60,26 @@ pub enum PlanError {
         node: String,
         /// The attribute.
         attribute: &'static str,
+    },
+    /// Memory that would be cleared when it is filled already.
+    #[error(
+        "node {cleaner:?} clears the memory of {value:?}, but stands behind the node that fills it: let that one wait for {cleaner:?}"
+    )]
+    ClearedLate {
+        /// Label of the value.
+        value: String,
+        /// Label of the node that clears.
+        cleaner: String,
+    },
+    /// Tensors that must lie one behind the other and cannot.
+    #[error(
+        "the {side} of node {node:?} must lie one behind the other, and cannot: all their sizes must be known, and none of them may have to lie elsewhere"
+    )]
+    Run {
+        /// Label of the node.
+        node: String,
+        /// `inputs` or `outputs`.
+        side: String,
     },
     /// A reference that can neither be placed where it must lie nor be given a copy to lie in.
     #[error(
@@ -129,6 +150,7 @@ pub fn memory(graph: &Graph, table: &OpTable, options: &PlanOptions) -> Result<M
     drop(streams);
     let homes = homes(graph, table, options);
     let schedule = schedule(graph, table, &homes.folded)?;
+    demands::refuse_late_clearing(graph, table, &schedule)?;
     let lives = lives(graph, table, options, &homes, &schedule);
     let classes = classes(graph, table, options, &homes, &schedule, lives)?;
     Ok(Memory {
@@ -153,37 +175,55 @@ pub fn assign(
         schedule,
         classes,
     } = memory;
-    let requests: Vec<Request> = classes
-        .classes
-        .iter()
-        .filter(|class| !class.caller)
-        .map(|class| Request {
-            bytes: class.bytes,
-            align: class.align,
-            life: class.life.clone(),
-        })
-        .collect();
-    let placed = place(&requests, options.align, config, watch)?;
-    drop(requests);
-    let mut offsets = placed.offsets.iter();
+    let mut kinds: Vec<i64> = classes.classes.iter().map(|c| c.kind).collect();
+    // There is always an arena of ordinary memory, and it is the first.
+    kinds.push(ANY_MEMORY);
+    kinds.sort_unstable_by_key(|&kind| (kind != ANY_MEMORY, kind));
+    kinds.dedup();
+    let mut arenas = Vec::with_capacity(kinds.len());
+    let mut offsets: Vec<u64> = vec![0; classes.classes.len()];
+    let mut cut = None;
+    let mut strategy = String::new();
+    for &kind in &kinds {
+        let mine = || {
+            let all = classes.classes.iter().enumerate();
+            all.filter(|(_, class)| !class.caller && class.kind == kind)
+        };
+        let requests: Vec<Request> = mine()
+            .map(|(_, class)| Request {
+                bytes: class.bytes,
+                align: class.align,
+                life: class.life.clone(),
+            })
+            .collect();
+        let placed = place(&requests, options.align, config, watch)?;
+        for ((class, _), offset) in mine().zip(placed.offsets) {
+            offsets[class] = offset;
+        }
+        arenas.push(Arena {
+            kind: kind_name(kind).into_owned(),
+            ..placed.arena
+        });
+        cut = cut.or(placed.cut);
+        if strategy.is_empty() {
+            strategy = placed.strategy;
+        }
+    }
     let mut storages = tenure_graph::entity::PrimaryMap::with_capacity(classes.classes.len());
-    for class in classes.classes {
-        let next = if class.caller { None } else { offsets.next() };
-        let place = next.map_or(Place::Caller, |&offset| Place::Arena { arena: 0, offset });
+    for (class, offset) in classes.classes.into_iter().zip(offsets) {
+        let arena = kinds.iter().position(|&kind| kind == class.kind);
+        let arena = arena.and_then(|at| u32::try_from(at).ok()).unwrap_or(0);
+        let place = if class.caller {
+            Place::Caller
+        } else {
+            Place::Arena { arena, offset }
+        };
         storages.push(Storage {
             place,
             size: assign::round_up(class.bytes, options.align)?,
             align: class.align.max(options.align),
             life: class.life,
-            members: class
-                .members
-                .iter()
-                .map(|&(item, bytes)| Member {
-                    item,
-                    offset: 0,
-                    bytes,
-                })
-                .collect(),
+            members: class.members.into(),
         });
     }
     let dynamic: Vec<ValueId> = homes
@@ -195,16 +235,16 @@ pub fn assign(
     Ok(Planned {
         plan: Plan {
             options: options.clone(),
-            arenas: vec![placed.arena],
+            arenas,
             steps: schedule.steps,
             storages,
             copies: classes.copies,
             folded: homes.folded.iter().collect(),
             dynamic,
-            strategy: placed.strategy,
+            strategy,
         },
         in_place: classes.in_place,
-        cut: placed.cut,
+        cut,
     })
 }
 

@@ -8,7 +8,7 @@
 
 use rustc_hash::FxHashMap;
 use tenure_graph::control::{Pass, Point, Transfer, transfers};
-use tenure_graph::effects::{OpClass, OpTable};
+use tenure_graph::effects::{OpClass, OpTable, cleared};
 use tenure_graph::entity::SecondaryMap;
 use tenure_graph::plan::{Life, Phase, PlanOptions, Sharing, Span};
 use tenure_graph::{Graph, NodeId, SubgraphId, ValueId};
@@ -43,6 +43,17 @@ pub fn lives(
     for (id, value) in graph.values.iter() {
         if homes.of[id] == Home::Planned {
             lives[id] = sweep.written(id, value.producer);
+        }
+    }
+    for step in &schedule.steps {
+        for c in cleared(graph, table, step.node) {
+            let producer = graph.values[c.value].producer;
+            if homes.of[c.value] == Home::Planned {
+                lives[c.value].push(Span {
+                    first: schedule.first(c.cleaner),
+                    last: schedule.last(producer),
+                });
+            }
         }
     }
     // Captured reads come grouped by value, so that each life is put in order once.

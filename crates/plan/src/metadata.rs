@@ -113,18 +113,19 @@ impl MemoryGraph {
             tensors: Vec::new(),
         };
         for class in &memory.classes.classes {
-            let name = class.members.first().map(|(item, _)| label(item));
+            let name = class.members.first().map(|m| label(&m.item));
             let name = name.unwrap_or_default();
-            let scratch = matches!(class.members.first(), Some((Item::Workspace(..), _)));
-            for (item, bytes) in &class.members {
-                let value = match *item {
+            let first = class.members.first().map(|m| m.item);
+            let scratch = matches!(first, Some(Item::Workspace(..)));
+            for member in &class.members {
+                let value = match member.item {
                     Item::Value(value) => value,
                     Item::Copy(k) => memory.classes.copies[k as usize].value,
                     Item::Workspace(..) => continue,
                 };
                 let value = &graph.values[value];
                 out.tensors.push(TensorNode {
-                    name: label(item),
+                    name: label(&member.item),
                     dtype: value.dtype.name().to_owned(),
                     shape: value
                         .shape
@@ -134,9 +135,9 @@ impl MemoryGraph {
                         .unwrap_or_default(),
                     format: nd(),
                     align: class.align,
-                    bytes: *bytes,
+                    bytes: member.bytes,
                     allocate: name.clone(),
-                    offset: 0,
+                    offset: member.offset,
                 });
             }
             out.allocates.push(Allocate {

@@ -10,14 +10,17 @@
 //! be related that way, or the classes stay apart. So each candidate is judged against all that
 //! has been joined before it.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
+use tenure_graph::effects::demands::{ANY_MEMORY, SESSION_MEMORY};
 use tenure_graph::effects::{Effects, OpTable};
 use tenure_graph::entity::{EntityRef, SecondaryMap};
-use tenure_graph::plan::{Copy, Item, Life, Phase, Placement, PlanOptions, Span};
+use tenure_graph::plan::{Copy, Item, Life, Member, Phase, Placement, PlanOptions, Span};
 use tenure_graph::{Graph, NodeId, ValueId};
 
+mod kinds;
 mod merge;
+mod runs;
 mod views;
 
 use crate::PlanError;
@@ -28,16 +31,18 @@ use crate::spans::normalise;
 /// One piece of memory to be placed.
 #[derive(Clone, Debug)]
 pub struct Class {
-    /// What lives in it, in order of first use, with the bytes of each.
-    pub members: Vec<(Item, u64)>,
+    /// What lives in it, in order of first use.
+    pub members: Vec<Member>,
     /// When it is held.
     pub life: Life,
-    /// Bytes of the largest member.
+    /// Bytes up to the end of the last member.
     pub bytes: u64,
     /// Alignment that the members ask for, in bytes.
     pub align: u64,
     /// Whether it holds a graph output that goes to the caller's memory.
     pub caller: bool,
+    /// Kind of memory that it is.
+    pub kind: i64,
 }
 
 /// All classes, and the copies that keep them apart.
@@ -68,8 +73,10 @@ pub fn classes(
     join.add_workspaces();
     join.copy_results();
     join.views();
+    join.kinds();
     join.collect_groups();
     join.relate_moves();
+    join.runs()?;
     join.walk()?;
     Ok(join.finish())
 }
@@ -94,8 +101,14 @@ struct Join<'a> {
     copies: Vec<Copy>,
     /// Segments of each class, sorted, under the index of its root.
     segments: Vec<SmallVec<[Segment; 1]>>,
-    /// Pairs of groups of which the first may become the second at a step, in the same memory.
+    /// Pairs of groups of which the first may become the second at a step, from the same byte on.
     related: FxHashSet<(Index, Index, u32)>,
+    /// Such pairs where one is a piece of the other: how far the second starts behind the first.
+    pieces: FxHashMap<(Index, Index, u32), i64>,
+    /// Copies by the inputs that read them.
+    copy_at: FxHashMap<(NodeId, u32), Index>,
+    /// Inputs whose garbage has its place.
+    spoilt: FxHashSet<(NodeId, u32)>,
     in_place: usize,
 }
 
@@ -110,8 +123,18 @@ struct Entry {
     planned: bool,
     /// The item that this one is a view of, or itself.
     group: Index,
-    /// Root of its class in the union-find forest; meaningful for groups.
+    /// The next one on the way to the root of its class; meaningful for groups.
     class: Index,
+    /// Byte at which it starts, seen from where that one starts.
+    at: i64,
+    /// First byte and the byte after the last of the whole class, seen from its root.
+    extent: (i64, i64),
+    /// Whether something in its class starts elsewhere than the root; meaningful for roots.
+    shifted: bool,
+    /// Kind of memory that it asks for.
+    kind: i64,
+    /// Whether it stands for garbage, and is no member of the storage.
+    hidden: bool,
     /// Graph output in the caller's memory.
     caller: bool,
     /// Graph input in the arena.
@@ -138,6 +161,9 @@ impl<'a> Join<'a> {
             copies: Vec::new(),
             segments: Vec::new(),
             related: FxHashSet::default(),
+            pieces: FxHashMap::default(),
+            copy_at: FxHashMap::default(),
+            spoilt: FxHashSet::default(),
             in_place: 0,
         }
     }
@@ -152,6 +178,11 @@ impl<'a> Join<'a> {
             planned,
             group: index,
             class: index,
+            at: 0,
+            extent: (0, i64::try_from(bytes).unwrap_or(i64::MAX)),
+            shifted: false,
+            kind: ANY_MEMORY,
+            hidden: false,
             caller: false,
             input: false,
             alone: false,
@@ -199,13 +230,13 @@ impl<'a> Join<'a> {
             let life = self.schedule.span[node];
             for (k, scratch) in (0u32..).zip(&effects.scratch) {
                 let life = life.into_iter().collect();
-                self.push(
-                    Item::Workspace(node, k),
-                    scratch.size,
-                    scratch.align.max(1),
-                    life,
-                    true,
-                );
+                let item = Item::Workspace(node, k);
+                let align = scratch.align.max(1);
+                let added = self.push(item, scratch.size, align, life, true);
+                let entry = &mut self.items[added as usize];
+                entry.kind = scratch.kind;
+                // What is kept for the session is nobody else's at any time.
+                entry.alone = scratch.kind == SESSION_MEMORY;
             }
             self.align_anchors(node, &effects);
             let n = &self.graph.nodes[node];
@@ -243,6 +274,7 @@ impl<'a> Join<'a> {
             return;
         }
         let mut seen = FxHashSet::default();
+        let demanded = self.demanded_places();
         for (slot, value) in (0u32..).zip(self.results()) {
             let Some(value) = value else { continue };
             let reason = match self.homes.of[value] {
@@ -251,6 +283,9 @@ impl<'a> Join<'a> {
                     if self.items[value.index()].input {
                         self.items[value.index()].caller = false;
                         "the output is a planned input and goes to the caller's memory"
+                    } else if demanded.contains(&value) {
+                        self.items[value.index()].caller = false;
+                        "the output must lie beside others or in special memory"
                     } else if seen.insert(value) {
                         continue;
                     } else {
@@ -267,6 +302,7 @@ impl<'a> Join<'a> {
         }
     }
 
+    /// A copy for one input. What it is copied from and who reads it live on as they did.
     fn push_copy(&mut self, value: ValueId, reader: NodeId, input: u32, reason: &str) -> Index {
         let k = index(self.copies.len());
         self.copies.push(Copy {
@@ -277,7 +313,30 @@ impl<'a> Join<'a> {
         });
         let bytes = self.graph.bytes(value).unwrap_or(0);
         let life = self.schedule.span[reader].into_iter().collect();
-        self.push(Item::Copy(k), bytes, 1, life, bytes > 0)
+        let copy = self.push(Item::Copy(k), bytes, 1, life, bytes > 0);
+        self.copy_at.insert((reader, input), copy);
+        copy
+    }
+
+    /// A copy that is made when the groups are there already.
+    fn late_copy(&mut self, value: ValueId, reader: NodeId, input: u32, reason: &str) -> Index {
+        let copy = self.push_copy(value, reader, input, reason);
+        self.add_segments(copy);
+        copy
+    }
+
+    /// Makes a class of an item that came late.
+    fn add_segments(&mut self, item: Index) {
+        let entry = &self.items[item as usize];
+        let spans = entry.life.iter().filter(|_| entry.planned);
+        let segments = spans.map(|&span| Segment { span, group: item }).collect();
+        self.segments.push(segments);
+    }
+
+    /// Where a node finds what an input names: the copy for that input, or the value's group.
+    fn held(&self, node: NodeId, input: u32) -> Option<Index> {
+        let copy = self.copy_at.get(&(node, input)).copied();
+        copy.or_else(|| Some(self.group(self.graph.nodes[node].input(input as usize)?)))
     }
 
     /// Gives each group the life of all its names, and makes a class of it.
@@ -324,10 +383,9 @@ impl<'a> Join<'a> {
     fn finish(mut self) -> Classes {
         let mut place: Vec<Option<usize>> = vec![None; self.items.len()];
         let mut classes: Vec<Class> = Vec::new();
-        let mut order: Vec<Index> = (0..index(self.items.len()))
-            .filter(|&i| self.items[i as usize].planned)
-            .collect();
-        let roots: Vec<Index> = (0..index(self.items.len()))
+        let planned = |&i: &Index| self.items[i as usize].planned && !self.items[i as usize].hidden;
+        let mut order: Vec<Index> = (0..index(self.items.len())).filter(planned).collect();
+        let roots: Vec<(Index, i64)> = (0..index(self.items.len()))
             .map(|i| {
                 let group = self.items[i as usize].group;
                 self.find(group)
@@ -335,10 +393,11 @@ impl<'a> Join<'a> {
             .collect();
         order.sort_by_key(|&i| (self.start(i), i));
         for i in order {
-            let root = roots[i as usize] as usize;
+            let (root, at) = roots[i as usize];
+            let root = root as usize;
             let entry = &self.items[i as usize];
-            let at = *place[root].get_or_insert_with(|| {
-                let head = &self.items[root];
+            let head = &self.items[root];
+            let class = *place[root].get_or_insert_with(|| {
                 let mut life: Life = self.segments[root].iter().map(|s| s.span).collect();
                 normalise(&mut life);
                 classes.push(Class {
@@ -347,12 +406,19 @@ impl<'a> Join<'a> {
                     bytes: 0,
                     align: head.align.max(1),
                     caller: head.caller,
+                    kind: head.kind,
                 });
                 classes.len() - 1
             });
-            let class = &mut classes[at];
-            class.members.push((entry.item, entry.bytes));
-            class.bytes = class.bytes.max(entry.bytes);
+            let class = &mut classes[class];
+            // The extent begins with the first member, so this is never negative.
+            let offset = u64::try_from(at - head.extent.0).unwrap_or(0);
+            class.bytes = class.bytes.max(offset.saturating_add(entry.bytes));
+            class.members.push(Member {
+                item: entry.item,
+                offset,
+                bytes: entry.bytes,
+            });
         }
         Classes {
             classes,

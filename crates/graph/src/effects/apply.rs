@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::expr::{Condition, Scope};
 use super::row::{Alignment, Blocks, Entry, Pure, Row, Slots};
-use super::{Alias, Effects, OpTable, Scratch};
+use super::{Alias, Effects, OpTable, Run, Scratch, demands};
 use crate::{Graph, Node, OutputHints, ValueId};
 
 /// The effects of `node`, whose operator has the given row.
@@ -32,8 +32,14 @@ pub(super) fn effects(table: &OpTable, graph: &Graph, node: &Node, row: Option<&
             unsized_scratch: 0,
             input_align: SmallVec::new(),
             output_align: SmallVec::new(),
+            spoils: SmallVec::new(),
+            input_run: None,
+            output_run: None,
+            input_kinds: SmallVec::new(),
+            output_kinds: SmallVec::new(),
         },
     };
+    builder.take_demands();
     // Bodies that the row knows nothing of may do anything with the node's inputs.
     let row = row.filter(|row| row.class == class);
     builder.take_references(row);
@@ -136,7 +142,11 @@ impl Builder<'_> {
             let align = scratch.align;
             match scratch.size.eval(&scope).map(u64::try_from) {
                 Some(Ok(0)) => {}
-                Some(Ok(size)) => effects.scratch.push(Scratch { size, align }),
+                Some(Ok(size)) => effects.scratch.push(Scratch {
+                    size,
+                    align,
+                    kind: demands::ANY_MEMORY,
+                }),
                 _ => effects.unsized_scratch = effects.unsized_scratch.saturating_add(1),
             }
         }
@@ -202,10 +212,33 @@ impl Builder<'_> {
 
     /// Temporary memory that the file asks for; 0 and negative sizes ask for none.
     fn take_workspace(&mut self) {
-        let sizes = self.site.node.workspace.iter();
-        let sizes = sizes.filter_map(|&n| u64::try_from(n).ok().filter(|&n| n > 0));
-        let scratch = sizes.map(|size| Scratch { size, align: 1 });
-        self.effects.scratch.extend(scratch);
+        let node = self.site.node;
+        for (k, &size) in node.workspace.iter().enumerate() {
+            if let Some(size) = u64::try_from(size).ok().filter(|&n| n > 0) {
+                let (align, kind) = (1, demands::workspace_kind(node, k));
+                self.effects.scratch.push(Scratch { size, align, kind });
+            }
+        }
+    }
+
+    /// What the file asks of the node's memory beyond its size.
+    fn take_demands(&mut self) {
+        let Site { graph, node, .. } = self.site;
+        // Few nodes ask for anything.
+        if node.attrs.is_empty() {
+            return;
+        }
+        let effects = &mut self.effects;
+        effects.spoils = demands::spoils(node);
+        effects.input_run = demands::input_run(graph, node);
+        effects.output_run = demands::output_run(graph, node);
+        effects.input_kinds = demands::kinds(node, demands::INPUT_KINDS);
+        effects.output_kinds = demands::kinds(node, demands::OUTPUT_KINDS);
+        // What has no task writes nothing: its output is its inputs side by side, or the reverse.
+        let whole = |run: Option<Run>| run.is_some_and(|run| run.whole);
+        if whole(effects.input_run) || whole(effects.output_run) {
+            self.settled.fill(true);
+        }
     }
 }
 

@@ -26,12 +26,14 @@
 //! ```
 
 mod apply;
+pub mod demands;
 mod expr;
 mod row;
 #[cfg(test)]
 mod tests;
 mod traits;
 
+pub use demands::{Cleared, Run, cleared};
 pub use row::TableError;
 pub use traits::{Trait, Traits};
 
@@ -121,6 +123,18 @@ pub struct Effects {
     pub input_align: SmallVec<[u64; 1]>,
     /// The same for outputs.
     pub output_align: SmallVec<[u64; 1]>,
+    /// Inputs in whose memory the node may leave garbage: whoever reads it afterwards reads
+    /// something else. Ascending.
+    pub spoils: SmallVec<[u32; 1]>,
+    /// The inputs lie one behind the other.
+    pub input_run: Option<Run>,
+    /// The outputs lie one behind the other.
+    pub output_run: Option<Run>,
+    /// Kind of memory that each input is read from; may be shorter than the list of inputs, the
+    /// rest is [`demands::ANY_MEMORY`].
+    pub input_kinds: SmallVec<[i64; 1]>,
+    /// Kind of memory that each output is written to, likewise.
+    pub output_kinds: SmallVec<[i64; 1]>,
 }
 
 impl Effects {
@@ -138,6 +152,20 @@ impl Effects {
                 || self.shape_only.contains(&input)
         };
         sharers.into_iter().all(harmless)
+    }
+
+    /// The kind of memory that an input must be read from.
+    #[must_use]
+    pub fn input_kind(&self, input: u32) -> i64 {
+        let kind = self.input_kinds.get(input as usize);
+        kind.copied().unwrap_or(demands::ANY_MEMORY)
+    }
+
+    /// The kind of memory that an output must be written to.
+    #[must_use]
+    pub fn output_kind(&self, output: u32) -> i64 {
+        let kind = self.output_kinds.get(output as usize);
+        kind.copied().unwrap_or(demands::ANY_MEMORY)
     }
 
     /// The input that output `output` is a view of.
@@ -164,6 +192,8 @@ pub struct Scratch {
     pub size: u64,
     /// Alignment in bytes, a power of two; 1 where the row says nothing.
     pub align: u64,
+    /// Kind of memory that it is.
+    pub kind: i64,
 }
 
 /// Rows by operator.

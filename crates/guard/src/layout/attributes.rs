@@ -282,14 +282,9 @@ impl Scope<'_> {
     }
 }
 
-/// Node attribute: all inputs lie one after the other, each padded.
-pub const CONTIGUOUS_INPUT: &str = "continuous_input";
-/// Node attribute: all outputs lie one after the other, each padded.
-pub const CONTIGUOUS_OUTPUT: &str = "continuous_output";
-/// Node attribute: all inputs lie one after the other without a gap.
-pub const PACKED_INPUT: &str = "_no_padding_continuous_input";
-/// Node attribute: all outputs lie one after the other without a gap.
-pub const PACKED_OUTPUT: &str = "_no_padding_continuous_output";
+pub use tenure_graph::effects::demands::{
+    CONTIGUOUS_INPUT, CONTIGUOUS_OUTPUT, PACKED_INPUT, PACKED_OUTPUT,
+};
 
 /// Whether an attribute is there and true.
 #[must_use]

@@ -4,6 +4,7 @@
 //! A body of a loop is a graph of its own, so its clearing node runs in each pass.
 
 use rustc_hash::FxHashSet;
+use tenure_graph::effects::demands::{CLEARS_INPUTS, CLEARS_OUTPUTS};
 use tenure_graph::effects::{OpClass, OpTable, Trait};
 use tenure_graph::patch::{Edit, NewNode, Spot};
 use tenure_graph::{Attr, Attrs, Graph, NodeId, SubgraphId};
@@ -16,8 +17,6 @@ use crate::layout::attributes::{COLLECTIVE_ENGINE, flag, is_static};
 use crate::options::Options;
 use crate::storage::{Anchor, SOURCE_VARIABLE};
 
-const CLEARS_INPUTS: &str = "atomic_input_index";
-const CLEARS_OUTPUTS: &str = "atomic_output_index";
 const CLEARS_WORKSPACE: &str = "sub_node_workspace_info";
 const CLEARS_ITSELF: &str = "need_gentask_atomic";
 

@@ -1,6 +1,7 @@
 //! Classes: groups that hold the same memory one after the other.
 
 use smallvec::SmallVec;
+use tenure_graph::effects::demands::ANY_MEMORY;
 use tenure_graph::effects::{Alias, Effects};
 use tenure_graph::entity::EntityRef;
 use tenure_graph::plan::{Item, Phase, Sharing};
@@ -13,7 +14,7 @@ use crate::liveness::moves;
 
 /// Which sizes two groups may have to share memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sizes {
+pub(super) enum Sizes {
     Equal,
     Any,
 }
@@ -84,14 +85,20 @@ impl Join<'_> {
     }
 
     /// Whether a reference to `from` takes part in planned memory; if so, both sizes are known.
-    fn is_placeable(&self, node: NodeId, from: ValueId, to: ValueId) -> Result<bool, PlanError> {
+    fn is_placeable(
+        &self,
+        node: NodeId,
+        alias: Alias,
+        (from, to): (ValueId, ValueId),
+    ) -> Result<bool, PlanError> {
+        let is_copied = self.is_copied(node, alias.input);
         let home = match self.items[self.group(from) as usize].item {
             Item::Value(source) => self.homes.of[source],
             Item::Workspace(..) | Item::Copy(_) => Home::Planned,
         };
         let read_only = matches!(home, Home::Constant | Home::CallerInput);
         match (self.graph.bytes(from), self.graph.bytes(to)) {
-            _ if home == Home::Variable => Ok(false),
+            _ if home == Home::Variable && !is_copied => Ok(false),
             // Where there are no bytes, there is nothing to lie in.
             (Some(0), Some(_)) | (_, Some(0)) => Ok(false),
             (Some(_), Some(_)) => Ok(true),
@@ -104,9 +111,13 @@ impl Join<'_> {
         }
     }
 
-    /// References and updates in place of one node.
-    fn run(&mut self, node: NodeId, step: u32) -> Result<(), PlanError> {
-        let effects = self.table.effects(self.graph, node);
+    /// Outputs that are written in the memory of inputs. May be asked for again.
+    pub(super) fn references(
+        &mut self,
+        node: NodeId,
+        step: u32,
+        effects: &Effects,
+    ) -> Result<(), PlanError> {
         for alias in &effects.refs {
             let n = &self.graph.nodes[node];
             let (Some(from), Some(to)) = (
@@ -116,26 +127,26 @@ impl Join<'_> {
                 continue;
             };
             let target = self.group(to);
-            if !self.is_placeable(node, from, to)? {
+            if !self.is_placeable(node, *alias, (from, to))? {
                 continue;
             }
-            let source = self.group(from);
-            let free = self.alone_at(node, *alias, &effects);
-            self.related.insert((source, target, step));
-            if !(free && self.join(source, target, Sizes::Any)) {
-                self.related.remove(&(source, target, step));
-                let reason = "the reader writes there, and the value is needed afterwards";
-                let copy = self.push_copy(from, node, alias.input, reason);
-                let life = self.items[copy as usize].life.clone();
-                self.segments.push(
-                    life.iter()
-                        .map(|&span| Segment { span, group: copy })
-                        .collect(),
-                );
-                self.related.insert((copy, target, step));
-                self.join(copy, target, Sizes::Any);
+            let source = self.held(node, alias.input).unwrap_or(target);
+            let free = self.alone_at(node, *alias, effects);
+            let reason = "the reader writes there, and the value is needed afterwards";
+            if !(free && self.hand_over(source, target, step)) && !self.is_copied(node, alias.input)
+            {
+                let copy = self.late_copy(from, node, alias.input, reason);
+                self.hand_over(copy, target, step);
             }
         }
+        Ok(())
+    }
+
+    /// References, garbage and updates in place of one node.
+    fn run(&mut self, node: NodeId, step: u32) -> Result<(), PlanError> {
+        let effects = self.table.effects(self.graph, node);
+        self.references(node, step, &effects)?;
+        self.spoils(node, step, &effects)?;
         if self.options.sharing < Sharing::Full {
             return Ok(());
         }
@@ -151,7 +162,8 @@ impl Join<'_> {
             ) else {
                 continue;
             };
-            let (from, to) = (self.group(from), self.group(to));
+            let from = self.held(node, alias.input).unwrap_or(self.group(from));
+            let to = self.group(to);
             if from == to || !self.alone_at(node, *alias, &effects) {
                 continue;
             }
@@ -167,99 +179,247 @@ impl Join<'_> {
         Ok(())
     }
 
+    fn is_copied(&self, node: NodeId, input: u32) -> bool {
+        self.copy_at.contains_key(&(node, input))
+    }
+
+    /// Lets the first become the second at a step, from the same byte on.
+    fn hand_over(&mut self, from: Index, to: Index, step: u32) -> bool {
+        let is_new = self.related.insert((from, to, step));
+        let joined = self.join(from, to, Sizes::Any);
+        if !joined && is_new {
+            self.related.remove(&(from, to, step));
+        }
+        joined
+    }
+
+    /// Inputs that are left as garbage: nothing else may be there at the step, nor afterwards. May
+    /// be asked for again.
+    pub(super) fn spoils(
+        &mut self,
+        node: NodeId,
+        step: u32,
+        effects: &Effects,
+    ) -> Result<(), PlanError> {
+        for &input in &effects.spoils {
+            // A reference writes there itself, and once is enough.
+            if !self.spoilt.insert((node, input)) || effects.refs.iter().any(|a| a.input == input) {
+                continue;
+            }
+            let n = &self.graph.nodes[node];
+            let Some(value) = n.input(input as usize) else {
+                continue;
+            };
+            let source = self.held(node, input).unwrap_or(self.group(value));
+            let same = |&(i, _): &(u32, Option<ValueId>)| i != input;
+            let others = (0u32..).zip(n.inputs.iter().copied()).filter(same);
+            let mut others = others.filter_map(|(i, _)| self.held(node, i));
+            let is_alone = !others.any(|other| other == source);
+            let outside = !self.items[source as usize].planned;
+            match self.graph.bytes(value) {
+                Some(0) => continue,
+                // It has memory of its own, and nothing is known of who is there when.
+                None if self.homes.of[value] == Home::Dynamic => continue,
+                None => {
+                    return Err(PlanError::UnsizedReference {
+                        node: self.graph.node_label(node),
+                        output: format!("garbage in input {input}"),
+                        input: self.graph.value_label(value),
+                    });
+                }
+                Some(_) => {}
+            }
+            let garbage = self.garbage(node, input, value);
+            if !(is_alone && !outside && self.hand_over(source, garbage, step))
+                && !self.is_copied(node, input)
+            {
+                let reason = "the reader leaves garbage there, and the value is needed afterwards";
+                let copy = self.late_copy(value, node, input, reason);
+                self.hand_over(copy, garbage, step);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a node leaves in an input.
+    fn garbage(&mut self, node: NodeId, input: u32, value: ValueId) -> Index {
+        let bytes = self.graph.bytes(value).unwrap_or(0);
+        let life = self.schedule.span[node].into_iter().collect();
+        let item = Item::Workspace(node, u32::MAX - input);
+        let garbage = self.push(item, bytes, 1, life, true);
+        self.items[garbage as usize].hidden = true;
+        self.add_segments(garbage);
+        garbage
+    }
+
     /// Whether a node that writes an output over an input reads the same bytes through no other input, or
     /// only through inputs that it reads exactly where it writes.
     fn alone_at(&self, node: NodeId, alias: Alias, effects: &Effects) -> bool {
         let inputs = &self.graph.nodes[node].inputs;
-        let input = inputs.get(alias.input as usize).copied().flatten();
-        let Some(group) = input.map(|v| self.group(v)) else {
+        let Some(group) = self.held(node, alias.input) else {
             return false;
         };
-        let sharers = (0u32..)
-            .zip(inputs)
-            .filter(|(_, input)| input.is_some_and(|v| self.group(v) == group))
-            .map(|(j, _)| j);
+        let slots = (0u32..).zip(inputs).map(|(j, _)| j);
+        let sharers = slots.filter(|&j| self.held(node, j) == Some(group));
         effects.tolerates(alias, sharers)
     }
 
-    pub(super) fn find(&mut self, group: Index) -> Index {
+    /// The root of a group's class, and the byte at which the group starts, seen from the root.
+    pub(super) fn find(&mut self, group: Index) -> (Index, i64) {
         let mut root = group;
+        let mut start = 0;
         while self.items[root as usize].class != root {
+            start += self.items[root as usize].at;
             root = self.items[root as usize].class;
         }
-        let mut at = group;
+        let (mut at, mut left) = (group, start);
         while at != root {
-            at = std::mem::replace(&mut self.items[at as usize].class, root);
+            let entry = &mut self.items[at as usize];
+            let (next, step) = (entry.class, entry.at);
+            (entry.class, entry.at) = (root, left);
+            (at, left) = (next, left - step);
         }
-        root
+        (root, start)
     }
 
-    /// Joins the classes of two groups if they may be one memory.
+    /// Joins the classes of two groups, from the same byte on, if they may be one memory.
     fn join(&mut self, a: Index, b: Index, sizes: Sizes) -> bool {
-        let (a, b) = (self.find(a), self.find(b));
+        self.join_at(a, b, sizes, 0)
+    }
+
+    /// Joins the classes of two groups if both can be in one memory so that the second starts
+    /// `shift` bytes behind the first.
+    pub(super) fn join_at(&mut self, a: Index, b: Index, sizes: Sizes, shift: i64) -> bool {
+        let Some(fit) = self.fit(a, b, sizes, shift) else {
+            return false;
+        };
+        let Fit { a, b, shift, kind } = fit;
         if a == b {
             return true;
         }
-        let (x, y) = (&self.items[a as usize], &self.items[b as usize]);
-        let apart = !x.planned
-            || !y.planned
-            || x.alone
-            || y.alone
-            || sizes == Sizes::Equal && x.bytes != y.bytes
-            || x.caller && (y.caller || y.input)
-            || y.caller && (x.caller || x.input);
-        if apart || !self.compatible(a, b) {
-            return false;
-        }
-        let (large, small) = if self.segments[a as usize].len() >= self.segments[b as usize].len() {
-            (a, b)
-        } else {
-            (b, a)
-        };
+        let more = self.segments[a as usize].len() >= self.segments[b as usize].len();
+        let (large, small, shift) = if more { (a, b, shift) } else { (b, a, -shift) };
         let moved = std::mem::take(&mut self.segments[small as usize]);
         let kept = &mut self.segments[large as usize];
-        if kept.last() <= moved.first() {
-            kept.extend(moved);
-        } else {
-            kept.extend(moved);
+        let in_order = kept.last() <= moved.first();
+        kept.extend(moved);
+        if !in_order {
             kept.sort_unstable();
         }
-        let (caller, input, align) = {
-            let s = &self.items[small as usize];
-            (s.caller, s.input, s.align)
-        };
-        self.items[small as usize].class = large;
+        let s = &mut self.items[small as usize];
+        (s.class, s.at) = (large, shift);
+        let (caller, input, align) = (s.caller, s.input, s.align);
+        let (extent, shifted) = (s.extent, s.shifted);
         let l = &mut self.items[large as usize];
         l.caller |= caller;
         l.input |= input;
         l.align = l.align.max(align);
+        l.shifted |= shifted || shift != 0;
+        l.extent.0 = l.extent.0.min(extent.0 + shift);
+        l.extent.1 = l.extent.1.max(extent.1 + shift);
+        l.kind = kind;
         true
+    }
+
+    /// Whether two groups can be in one memory so; gives their classes, and how far apart these
+    /// start.
+    pub(super) fn fit(&mut self, a: Index, b: Index, sizes: Sizes, shift: i64) -> Option<Fit> {
+        let ((a, at_a), (b, at_b)) = (self.find(a), self.find(b));
+        // Where b's root starts, seen from a's root.
+        let shift = at_a.checked_add(shift)?.checked_sub(at_b)?;
+        let (x, y) = (&self.items[a as usize], &self.items[b as usize]);
+        if a == b {
+            let kind = x.kind;
+            return (shift == 0).then_some(Fit { a, b, shift, kind });
+        }
+        let from = y.extent.0.checked_add(shift)?;
+        let to = y.extent.1.checked_add(shift)?;
+        let is_beside = to <= x.extent.0 || from >= x.extent.1;
+        let is_shared = !is_beside && (x.alone || y.alone);
+        let align = i64::try_from(x.align.max(y.align)).ok()?;
+        let apart = !x.planned
+            || !y.planned
+            || is_shared
+            || sizes == Sizes::Equal && x.bytes != y.bytes
+            || x.caller && (y.caller || y.input || shift != 0)
+            || y.caller && (x.caller || x.input || shift != 0)
+            || sizes == Sizes::Equal && x.kind != y.kind
+            || shift % align != 0;
+        let kind = match (x.kind, y.kind) {
+            (one, other) if one == other => one,
+            (ANY_MEMORY, kind) | (kind, ANY_MEMORY) => kind,
+            _ => return None,
+        };
+        let fits = !apart && (is_beside || self.compatible(a, b, shift));
+        fits.then_some(Fit { a, b, shift, kind })
     }
 
     /// Whether one group's bytes become another's at the step at which the one ends and the other
     /// begins.
-    fn hands_over(&self, from: &Segment, to: &Segment) -> bool {
+    fn hands_over(&self, from: &Segment, to: &Segment, shift: i64) -> bool {
         let step = to.span.first;
-        from.span.last == step && self.related.contains(&(from.group, to.group, step))
+        let pair = (from.group, to.group, step);
+        from.span.last == step
+            && (shift == 0 && self.related.contains(&pair)
+                || self.pieces.get(&pair) == Some(&shift))
     }
 
-    /// Whether the lives of two classes meet only where their groups are related.
-    fn compatible(&self, a: Index, b: Index) -> bool {
+    /// Whether the lives of two classes, the second `shift` bytes behind the first, meet only where
+    /// their bytes do not, or where their groups are related.
+    fn compatible(&mut self, a: Index, b: Index, shift: i64) -> bool {
+        let is_plain =
+            shift == 0 && !self.items[a as usize].shifted && !self.items[b as usize].shifted;
         let (mut few, mut many) = (&self.segments[a as usize], &self.segments[b as usize]);
+        let mut few_first = true;
         if few.len() > many.len() {
             std::mem::swap(&mut few, &mut many);
+            few_first = false;
         }
-        few.iter().all(|x| {
-            // Segments of a class meet in single steps at most, so their ends ascend as well.
-            let from = many.partition_point(|y| y.span.last < x.span.first);
-            many[from..]
-                .iter()
-                .take_while(|y| y.span.first <= x.span.last)
-                .all(|y| {
+        if is_plain {
+            return few.iter().all(|x| {
+                // Segments of such a class meet in single steps at most, so their ends ascend.
+                let from = many.partition_point(|y| y.span.last < x.span.first);
+                many[from..]
+                    .iter()
+                    .take_while(|y| y.span.first <= x.span.last)
                     // One ends where the other begins: what goes on afterwards is never
                     // overwritten by what is dead at once.
-                    self.hands_over(x, y) || self.hands_over(y, x)
-                })
+                    .all(|y| self.hands_over(x, y, 0) || self.hands_over(y, x, 0))
+            });
+        }
+        let (few, many) = (few.clone(), many.clone());
+        let shift = if few_first { shift } else { -shift };
+        few.iter().all(|x| {
+            let mut meeting = many.iter().take_while(|y| y.span.first <= x.span.last);
+            meeting.all(|y| {
+                let later = y.span.last < x.span.first;
+                later || self.may_meet(x, y, shift)
+            })
         })
     }
+
+    /// Whether two segments that are alive together may be, the class of the second starting
+    /// `shift` bytes behind that of the first.
+    fn may_meet(&mut self, x: &Segment, y: &Segment, shift: i64) -> bool {
+        let start_x = self.find(x.group).1;
+        let start_y = self.find(y.group).1 + shift;
+        let end = |group: Index, start: i64| {
+            let bytes = self.items[group as usize].bytes;
+            start.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX))
+        };
+        let is_beside = end(x.group, start_x) <= start_y || end(y.group, start_y) <= start_x;
+        let between = start_y - start_x;
+        is_beside || self.hands_over(x, y, between) || self.hands_over(y, x, -between)
+    }
+}
+
+/// Two classes that can be one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fit {
+    a: Index,
+    b: Index,
+    /// How far the second starts behind the first.
+    shift: i64,
+    /// Kind of memory that both can be in.
+    kind: i64,
 }

@@ -2,9 +2,12 @@
 
 use tenure_graph::ValueId;
 use tenure_graph::control::{Pass, Point, transfers};
+use tenure_graph::effects::Alias;
+use tenure_graph::effects::demands::ANY_MEMORY;
 use tenure_graph::entity::EntityRef;
 use tenure_graph::plan::{Item, Phase, Sharing};
 
+use super::kinds::is_demanded;
 use super::{Join, index};
 use crate::homes::Home;
 
@@ -25,7 +28,9 @@ impl Join<'_> {
                         let to = node.output(alias.output as usize);
                         self.view(from, to);
                     }
-                    for alias in &effects.refs {
+                    // What must lie elsewhere is written in a copy.
+                    let here = |a: &&Alias| !is_demanded(&effects, **a);
+                    for alias in effects.refs.iter().filter(here) {
                         let from = node.input(alias.input as usize);
                         let to = node.output(alias.output as usize);
                         self.variable(from, to);
@@ -77,12 +82,17 @@ impl Join<'_> {
         if !held || apart || !fits || !(a.planned || outside) {
             return;
         }
+        if a.kind != b.kind && a.kind != ANY_MEMORY && b.kind != ANY_MEMORY {
+            return;
+        }
         let caller = b.caller;
         let align = b.align;
         let planned = a.planned;
+        let kind = if a.kind == ANY_MEMORY { b.kind } else { a.kind };
         self.items[to.index()].group = index(source);
         self.items[to.index()].planned = planned;
         self.items[source].caller |= caller;
+        self.items[source].kind = kind;
         self.items[source].align = self.items[source].align.max(align);
     }
 }

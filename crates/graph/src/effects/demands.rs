@@ -1,0 +1,225 @@
+//! What a model's file asks of a node's memory beyond its size, in the attributes of Graph Engine:
+//! runs of tensors side by side, kinds of memory, cleared memory, inputs that are left as garbage.
+//!
+//! The rules are those that Graph Engine assigns memory by. Files of other formats have none of
+//! these attributes.
+
+use smallvec::SmallVec;
+use std::borrow::Cow;
+
+use super::{OpClass, OpTable, Trait};
+use crate::{Attr, Attrs, Graph, Node, NodeId, ValueId};
+
+/// The inputs lie one behind the other, each padded.
+pub const CONTIGUOUS_INPUT: &str = "continuous_input";
+/// The outputs lie one behind the other, each padded.
+pub const CONTIGUOUS_OUTPUT: &str = "continuous_output";
+/// The inputs lie one behind the other without a gap.
+pub const PACKED_INPUT: &str = "_no_padding_continuous_input";
+/// The outputs lie one behind the other without a gap.
+pub const PACKED_OUTPUT: &str = "_no_padding_continuous_output";
+/// The node has no task: output 0 is the inputs side by side, or the outputs are pieces of input 0.
+pub const ONE_MEMORY: &str = "_output_reuse_input";
+/// The axis along which pieces are joined.
+const JOINED_AXIS: &str = "_reuse_input_on_dim_index";
+/// Kinds of memory of the inputs, by position.
+pub const INPUT_KINDS: &str = "_input_memory_type";
+/// Kinds of memory of the outputs, by position.
+pub const OUTPUT_KINDS: &str = "_output_memory_type";
+/// The node may leave garbage in its inputs.
+pub const INPUT_MUTABLE: &str = "_input_mutable";
+/// Outputs that must be zero when the node starts.
+pub const CLEARS_OUTPUTS: &str = "atomic_output_index";
+/// Inputs whose memory must be zero before it is filled; -1 stands for all.
+pub const CLEARS_INPUTS: &str = "atomic_input_index";
+/// Which workspaces are kept for the whole session.
+const WORKSPACE_SCOPE: &str = "_workspace_memory_no_reuse_scope";
+
+/// No particular kind of memory.
+pub const ANY_MEMORY: i64 = 0;
+/// Memory that other devices reach.
+pub const PEER_MEMORY: i64 = 17;
+/// Memory that is kept from run to run; a number that no file uses.
+pub const SESSION_MEMORY: i64 = -2;
+
+/// Kinds of memory that ordinary tensors live in: default, device memory, DDR.
+const ORDINARY_KINDS: [i64; 3] = [ANY_MEMORY, 2, 4];
+
+/// Bytes to which a tensor of a padded run is rounded up.
+pub const RUN_ALIGN: u64 = 512;
+
+/// Tensors that lie one behind the other, in the order of their slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Without a gap; otherwise each tensor is rounded up to [`RUN_ALIGN`].
+    pub packed: bool,
+    /// The node does nothing in the run: its one tensor on the other side (output 0 for a run of
+    /// inputs, input 0 for a run of outputs) is the memory of the whole run.
+    pub whole: bool,
+}
+
+impl Run {
+    /// How many bytes behind the start of a tensor the next one starts; `None` when 64 bits do not
+    /// hold it.
+    #[must_use]
+    pub fn stride(self, bytes: u64) -> Option<u64> {
+        if self.packed {
+            Some(bytes)
+        } else {
+            bytes.checked_next_multiple_of(RUN_ALIGN)
+        }
+    }
+}
+
+/// The kind of memory that a list of kinds gives for a slot; past its end any.
+#[must_use]
+pub fn memory_kind(node: &Node, key: &str, index: u32) -> i64 {
+    let Some(Attr::List(kinds)) = node.attrs.get(key) else {
+        return ANY_MEMORY;
+    };
+    let kind = kinds.get(index as usize).and_then(Attr::as_int);
+    let kind = kind.unwrap_or(ANY_MEMORY);
+    if ORDINARY_KINDS.contains(&kind) {
+        ANY_MEMORY
+    } else {
+        kind
+    }
+}
+
+/// The name of the arena in which memory of a kind lies.
+#[must_use]
+pub fn kind_name(kind: i64) -> Cow<'static, str> {
+    match kind {
+        ANY_MEMORY => "device".into(),
+        PEER_MEMORY => "p2p".into(),
+        SESSION_MEMORY => "session".into(),
+        other => format!("type-{other}").into(),
+    }
+}
+
+/// A value whose memory must be zero when it is first written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cleared {
+    /// The value.
+    pub value: ValueId,
+    /// The node that clears its memory.
+    pub cleaner: NodeId,
+}
+
+/// The values whose memory is cleared for a node, by the nodes that clear memory and that it waits
+/// for. Only what a node makes in memory of its own can be cleared for it; where no node clears,
+/// the node does it itself.
+#[must_use]
+pub fn cleared(graph: &Graph, table: &OpTable, node: NodeId) -> Vec<Cleared> {
+    let n = &graph.nodes[node];
+    let asks = |key| n.attrs.get(key).is_some();
+    if n.attrs.is_empty() || !(asks(CLEARS_OUTPUTS) || asks(CLEARS_INPUTS)) {
+        return Vec::new();
+    }
+    let zeroes = |&&n: &&NodeId| table.traits(graph, n).has(Trait::Zeroes);
+    let Some(&cleaner) = n.control.iter().find(zeroes) else {
+        return Vec::new();
+    };
+    let outputs = listed(&n.attrs, CLEARS_OUTPUTS, n.outputs.len());
+    let inputs = listed(&n.attrs, CLEARS_INPUTS, n.inputs.len());
+    let outputs = outputs.into_iter().filter_map(|o| n.output(o));
+    let inputs = inputs.into_iter().filter_map(|i| n.input(i));
+    let all = outputs.chain(inputs);
+    let fresh = all.filter(|&v| is_fresh(graph, table, v, n.subgraph));
+    let mut values: Vec<ValueId> = fresh.collect();
+    values.sort_unstable();
+    values.dedup();
+    let with = |value| Cleared { value, cleaner };
+    values.into_iter().map(with).collect()
+}
+
+/// Whether a node of the subgraph makes the value in memory of its own.
+fn is_fresh(graph: &Graph, table: &OpTable, value: ValueId, subgraph: crate::SubgraphId) -> bool {
+    let made = &graph.values[value];
+    if graph.nodes[made.producer].subgraph != subgraph {
+        return false;
+    }
+    let effects = table.effects(graph, made.producer);
+    effects.class == OpClass::Compute
+        && effects.view_of(made.output).is_none()
+        && effects.refs.iter().all(|a| a.output != made.output)
+        && !effects.input_run.is_some_and(|run| run.whole)
+        && !effects.output_run.is_some_and(|run| run.whole)
+}
+
+/// The slots that a list of indices names, of `slots`.
+fn listed(attrs: &Attrs, key: &str, slots: usize) -> Vec<usize> {
+    let indices = attrs.ints(key).unwrap_or_default();
+    if indices.contains(&-1) {
+        return (0..slots).collect();
+    }
+    let slot = |i: i64| usize::try_from(i).ok().filter(|&i| i < slots);
+    indices.into_iter().filter_map(slot).collect()
+}
+
+fn flag(attrs: &Attrs, name: &str) -> bool {
+    attrs.get(name).and_then(Attr::as_bool) == Some(true)
+}
+
+/// The inputs that a node may leave as garbage.
+pub(super) fn spoils(node: &Node) -> SmallVec<[u32; 1]> {
+    if !flag(&node.attrs, INPUT_MUTABLE) {
+        return SmallVec::new();
+    }
+    let inputs = (0u32..).zip(&node.inputs);
+    inputs
+        .filter(|(_, v)| v.is_some())
+        .map(|(i, _)| i)
+        .collect()
+}
+
+pub(super) fn kinds(node: &Node, key: &str) -> SmallVec<[i64; 1]> {
+    let slots = if key == INPUT_KINDS {
+        node.inputs.len()
+    } else {
+        node.outputs.len()
+    };
+    if node.attrs.get(key).is_none() {
+        return SmallVec::new();
+    }
+    let slots = u32::try_from(slots).unwrap_or(u32::MAX);
+    (0..slots).map(|i| memory_kind(node, key, i)).collect()
+}
+
+/// The kind of memory that a workspace is.
+pub(super) fn workspace_kind(node: &Node, k: usize) -> i64 {
+    let scopes = node.attrs.ints(WORKSPACE_SCOPE).unwrap_or_default();
+    if scopes.get(k) == Some(&1) {
+        SESSION_MEMORY
+    } else {
+        ANY_MEMORY
+    }
+}
+
+pub(super) fn input_run(graph: &Graph, node: &Node) -> Option<Run> {
+    let packed = flag(&node.attrs, PACKED_INPUT);
+    let whole = packed && joins(graph, node, node.output(0), &node.inputs);
+    let is_run = node.inputs.len() >= 2 && (packed || flag(&node.attrs, CONTIGUOUS_INPUT));
+    is_run.then_some(Run { packed, whole })
+}
+
+pub(super) fn output_run(graph: &Graph, node: &Node) -> Option<Run> {
+    let packed = flag(&node.attrs, PACKED_OUTPUT);
+    let whole = packed && joins(graph, node, node.input(0), &node.outputs);
+    let is_run = node.outputs.len() >= 2 && (packed || flag(&node.attrs, CONTIGUOUS_OUTPUT));
+    is_run.then_some(Run { packed, whole })
+}
+
+/// Whether the tensor on the other side is the memory of the pieces: the node says so, and all axes
+/// before the one along which they are joined are 1, so that nothing has to be moved.
+fn joins(graph: &Graph, node: &Node, whole: Option<ValueId>, pieces: &[Option<ValueId>]) -> bool {
+    let Some(whole) = whole.filter(|_| flag(&node.attrs, ONE_MEMORY)) else {
+        return false;
+    };
+    let axis = node.attrs.int(JOINED_AXIS).unwrap_or(0);
+    let before = usize::try_from(axis).unwrap_or(usize::MAX);
+    let shape = graph.values[whole].shape.as_ref().and_then(|s| s.known());
+    let is_first = shape.is_some_and(|s| s.iter().take(before).all(|&d| d == 1));
+    let mut pieces = pieces.iter().flatten();
+    is_first && pieces.all(|&piece| graph.bytes(piece).is_some())
+}

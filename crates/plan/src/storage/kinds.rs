@@ -1,0 +1,133 @@
+//! Kinds of memory: what some nodes must find or leave in memory of a special kind.
+//!
+//! Any node can use memory of any kind that it does not ask for, so a value lies in the first
+//! special kind that its producer or a reader asks for; a reader that asks for another gets a copy.
+
+use rustc_hash::FxHashSet;
+use tenure_graph::effects::demands::ANY_MEMORY;
+use tenure_graph::effects::{Alias, Effects};
+use tenure_graph::entity::EntityRef;
+use tenure_graph::plan::{Item, Phase};
+use tenure_graph::{NodeId, ValueId};
+
+use super::Join;
+use crate::homes::Home;
+
+/// Whether a reference, or what it refers to, must lie beside others or in memory of a special kind.
+pub(super) fn is_demanded(effects: &Effects, alias: Alias) -> bool {
+    effects.output_kind(alias.output) != ANY_MEMORY
+        || effects.input_kind(alias.input) != ANY_MEMORY
+        || effects.output_run.is_some()
+        || effects.input_run.is_some()
+}
+
+const REASON: &str = "the reader needs it in memory of another kind";
+
+impl Join<'_> {
+    /// Values that lie beside others or in memory of a special kind.
+    pub(super) fn demanded_places(&self) -> FxHashSet<ValueId> {
+        let mut found = FxHashSet::default();
+        for step in self.schedule.steps.iter().filter(|s| s.phase == Phase::Run) {
+            let node = &self.graph.nodes[step.node];
+            if node.attrs.is_empty() {
+                continue;
+            }
+            let effects = self.table.effects(self.graph, step.node);
+            let whole = |run: Option<tenure_graph::effects::Run>| run.is_some_and(|r| r.whole);
+            let inputs = (0u32..).zip(&node.inputs).filter(|&(i, _)| {
+                let is_whole = i == 0 && whole(effects.output_run);
+                effects.input_run.is_some() || is_whole || effects.input_kind(i) != ANY_MEMORY
+            });
+            let outputs = (0u32..).zip(&node.outputs).filter(|&(o, _)| {
+                let is_whole = o == 0 && whole(effects.input_run);
+                effects.output_run.is_some() || is_whole || effects.output_kind(o) != ANY_MEMORY
+            });
+            found.extend(inputs.chain(outputs).filter_map(|(_, v)| *v));
+        }
+        found
+    }
+
+    /// Gives values the kinds that are asked for, producers first.
+    pub(super) fn kinds(&mut self) {
+        let asking: Vec<NodeId> = (self.schedule.steps.iter())
+            .filter(|step| step.phase == Phase::Run)
+            .map(|step| step.node)
+            .filter(|&n| {
+                let effects = || self.table.effects(self.graph, n);
+                let asks = || {
+                    let e = effects();
+                    !e.input_kinds.is_empty() || !e.output_kinds.is_empty()
+                };
+                !self.graph.nodes[n].attrs.is_empty() && asks()
+            })
+            .collect();
+        for &node in &asking {
+            let effects = self.table.effects(self.graph, node);
+            for (o, value) in (0u32..).zip(&self.graph.nodes[node].outputs) {
+                if let Some(value) = *value {
+                    self.ask(value, effects.output_kind(o));
+                }
+            }
+        }
+        for node in asking {
+            let effects = self.table.effects(self.graph, node);
+            if effects.refs.iter().any(|&a| is_demanded(&effects, a)) {
+                self.copy_variables(node, REASON);
+            }
+            for (i, value) in (0u32..).zip(&self.graph.nodes[node].inputs) {
+                let kind = effects.input_kind(i);
+                let Some(value) = *value else { continue };
+                let is_copied = self.copy_at.contains_key(&(node, i));
+                if kind == ANY_MEMORY || is_copied || self.ask(value, kind) {
+                    continue;
+                }
+                if self.graph.bytes(value).is_some() {
+                    let copy = self.push_copy(value, node, i, REASON);
+                    self.items[copy as usize].kind = kind;
+                }
+            }
+        }
+    }
+
+    /// Copies the variables that a node writes by a reference and that would have to lie elsewhere:
+    /// the node works on the copy. Where its result has to be in the variable as well, the graph
+    /// has a node that stores it there.
+    pub(super) fn copy_variables(&mut self, node: NodeId, reason: &str) {
+        let effects = self.table.effects(self.graph, node);
+        for &alias in effects.refs.iter().filter(|&&a| is_demanded(&effects, a)) {
+            let Some(value) = self.graph.nodes[node].input(alias.input as usize) else {
+                continue;
+            };
+            let is_copied = self.copy_at.contains_key(&(node, alias.input));
+            if is_copied || !self.is_variable(value) || self.graph.bytes(value).is_none() {
+                continue;
+            }
+            let copy = self.push_copy(value, node, alias.input, reason);
+            let kinds = [
+                effects.output_kind(alias.output),
+                effects.input_kind(alias.input),
+            ];
+            let special = kinds.into_iter().find(|&kind| kind != ANY_MEMORY);
+            self.items[copy as usize].kind = special.unwrap_or(ANY_MEMORY);
+            if !self.segments.is_empty() {
+                self.add_segments(copy);
+            }
+        }
+    }
+
+    /// Whether a value is a variable under whatever name.
+    pub(super) fn is_variable(&self, value: ValueId) -> bool {
+        let group = self.group(value);
+        matches!(self.items[group as usize].item, Item::Value(v) if self.homes.of[v] == Home::Variable)
+    }
+
+    /// Lets a value lie in memory of a kind, if it is in none that is special yet.
+    fn ask(&mut self, value: ValueId, kind: i64) -> bool {
+        let group = self.items[value.index()].group as usize;
+        let entry = &mut self.items[group];
+        if entry.planned && !entry.caller && entry.kind == ANY_MEMORY {
+            entry.kind = kind;
+        }
+        entry.planned && entry.kind == kind
+    }
+}

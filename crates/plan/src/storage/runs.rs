@@ -1,0 +1,314 @@
+//! Runs: tensors that must lie one behind the other, as inputs or outputs of a node.
+//!
+//! The tensors of a run become one class in which each has its place, and stay storages in all else:
+//! each is held only while it is needed. A tensor that cannot have the place that a run gives it,
+//! since it has another or is not in planned memory, is copied for that run.
+
+use tenure_graph::effects::{Effects, Run};
+use tenure_graph::plan::Phase;
+use tenure_graph::{NodeId, ValueId};
+
+use super::merge::Sizes;
+use super::{Index, Join};
+use crate::PlanError;
+
+const REASON: &str = "the reader needs it beside its other inputs";
+
+/// How many tensors of a run are tried as the one that stays where it is.
+const ANCHORS: usize = 8;
+
+/// Tensors of a run that bring others with them, beyond which all are copied: each would be
+/// compared with each.
+const MOST_LARGE: usize = 256;
+
+impl Join<'_> {
+    /// Gives all tensors of runs their places: outputs first, for which there is no other way.
+    pub(super) fn runs(&mut self) -> Result<(), PlanError> {
+        let asking: Vec<(NodeId, u32)> = (0u32..)
+            .zip(&self.schedule.steps)
+            .filter(|(_, step)| step.phase == Phase::Run)
+            .map(|(number, step)| (step.node, number))
+            .filter(|&(n, _)| {
+                let asks = || {
+                    let e = self.table.effects(self.graph, n);
+                    e.input_run.is_some() || e.output_run.is_some()
+                };
+                !self.graph.nodes[n].attrs.is_empty() && asks()
+            })
+            .collect();
+        for &(node, step) in &asking {
+            let effects = self.table.effects(self.graph, node);
+            if let Some(run) = effects.output_run {
+                self.output_run(node, step, run)?;
+            }
+        }
+        for (node, step) in asking {
+            let effects = self.table.effects(self.graph, node);
+            if let Some(run) = effects.input_run {
+                self.input_run(node, step, run, &effects)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn unmet(&self, node: NodeId, side: &str) -> PlanError {
+        PlanError::Run {
+            node: self.graph.node_label(node),
+            side: side.to_owned(),
+        }
+    }
+
+    /// The values of a run with their distances from its start.
+    fn places(&self, run: Run, values: &[Option<ValueId>]) -> Option<Vec<(u32, ValueId, i64)>> {
+        let mut places = Vec::with_capacity(values.len());
+        let mut at = 0u64;
+        for (slot, value) in (0u32..).zip(values) {
+            let Some(value) = *value else { continue };
+            let bytes = self.graph.bytes(value)?;
+            places.push((slot, value, i64::try_from(at).ok()?));
+            at = at.checked_add(run.stride(bytes)?)?;
+        }
+        i64::try_from(at).is_ok().then_some(places)
+    }
+
+    fn output_run(&mut self, node: NodeId, step: u32, run: Run) -> Result<(), PlanError> {
+        let error = self.unmet(node, "outputs");
+        self.copy_variables(node, "the output must lie beside others");
+        let Some(places) = self.places(run, &self.graph.nodes[node].outputs) else {
+            return Err(error);
+        };
+        let places: Vec<(Index, i64)> = (places.into_iter())
+            .filter(|&(_, value, _)| self.graph.bytes(value) != Some(0))
+            .map(|(_, value, at)| (self.group(value), at))
+            .collect();
+        if run.whole {
+            let Some(value) = self.graph.nodes[node].input(0) else {
+                return Err(error);
+            };
+            let held = self.held(node, 0).unwrap_or(self.group(value));
+            let all = |join: &mut Self, source: Index| {
+                for &(piece, at) in &places {
+                    join.pieces.insert((source, piece, step), at);
+                }
+                places
+                    .iter()
+                    .all(|&(p, at)| join.fit(source, p, Sizes::Any, at).is_some())
+            };
+            let source = if all(self, held) {
+                held
+            } else {
+                let copy = self.late_copy(value, node, 0, "its pieces are written there");
+                if !all(self, copy) {
+                    return Err(error);
+                }
+                copy
+            };
+            let mut pieces = places.iter();
+            return match pieces.all(|&(p, at)| self.join_at(source, p, Sizes::Any, at)) {
+                true => Ok(()),
+                false => Err(error),
+            };
+        }
+        let Some((&(first, start), rest)) = places.split_first() else {
+            return Ok(());
+        };
+        let mut rest = rest.iter();
+        match rest.all(|&(other, at)| self.join_at(first, other, Sizes::Any, at - start)) {
+            true => Ok(()),
+            false => Err(error),
+        }
+    }
+
+    fn input_run(
+        &mut self,
+        node: NodeId,
+        step: u32,
+        run: Run,
+        effects: &Effects,
+    ) -> Result<(), PlanError> {
+        let error = self.unmet(node, "inputs");
+        let Some(places) = self.places(run, &self.graph.nodes[node].inputs) else {
+            return Err(error);
+        };
+        self.copy_variables(node, REASON);
+        // What is copied because it is written is copied before anything lies beside it.
+        self.references(node, step, effects)?;
+        self.spoils(node, step, effects)?;
+        let mut pieces: Vec<Piece> = Vec::with_capacity(places.len());
+        for (slot, value, at) in places {
+            if self.graph.bytes(value) == Some(0) {
+                continue;
+            }
+            let held = self.held(node, slot).unwrap_or(self.group(value));
+            let held = if self.items[held as usize].planned {
+                held
+            } else {
+                self.late_copy(value, node, slot, REASON)
+            };
+            pieces.push(Piece {
+                slot,
+                value,
+                held,
+                at,
+            });
+        }
+        let whole = self.graph.nodes[node].output(0).filter(|_| run.whole);
+        debug_assert!(whole.is_none() || effects.refs.is_empty());
+        let (base, start) = match whole {
+            Some(value) => {
+                let whole = self.group(value);
+                for piece in &pieces {
+                    self.pieces.insert((piece.held, whole, step), -piece.at);
+                }
+                (whole, 0)
+            }
+            None => {
+                if pieces.is_empty() {
+                    return Ok(());
+                }
+                let stays = self.settle(&pieces, step);
+                for (piece, stays) in pieces.iter_mut().zip(&stays) {
+                    if !stays && !self.copy_at.contains_key(&(node, piece.slot)) {
+                        piece.held = self.late_copy(piece.value, node, piece.slot, REASON);
+                    }
+                }
+                let mut settled = pieces.iter().zip(&stays).filter(|(_, stays)| **stays);
+                // Where nobody can stay, all lie beside the copy of the first.
+                let base = settled.next().map_or(pieces[0], |(piece, _)| *piece);
+                (base.held, base.at)
+            }
+        };
+        for piece in pieces {
+            let shift = piece.at - start;
+            if self.join_at(base, piece.held, Sizes::Any, shift) {
+                continue;
+            }
+            if self.copy_at.contains_key(&(node, piece.slot)) {
+                return Err(error);
+            }
+            let copy = self.late_copy(piece.value, node, piece.slot, REASON);
+            if whole.is_some() {
+                self.pieces.insert((copy, base, step), -piece.at);
+            }
+            if !self.join_at(base, copy, Sizes::Any, shift) {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Which pieces can stay where they are, so that the fewest are copied and each copy can lie in
+    /// its place.
+    fn settle(&mut self, pieces: &[Piece], step: u32) -> Vec<bool> {
+        let mut order: Vec<usize> = (0..pieces.len()).collect();
+        let single: Vec<bool> = pieces.iter().map(|p| self.is_single(p)).collect();
+        if single.iter().filter(|single| !**single).count() > MOST_LARGE {
+            return vec![false; pieces.len()];
+        }
+        // Those that bring others with them first.
+        order.sort_by_key(|&i| single[i]);
+        let mut best: Option<(usize, Vec<bool>)> = None;
+        for &anchor in order
+            .iter()
+            .rev()
+            .take(ANCHORS)
+            .chain(order.iter().take(ANCHORS))
+        {
+            let around = self.around(pieces, &order, &single, anchor, step);
+            let Some(stays) = around else { continue };
+            let copies = stays.iter().filter(|stays| !**stays).count();
+            if best.as_ref().is_none_or(|(least, _)| copies < *least) {
+                best = Some((copies, stays));
+            }
+        }
+        best.map_or_else(|| vec![false; pieces.len()], |(_, stays)| stays)
+    }
+
+    /// Which pieces can stay if one does; `None` if the others could not even lie there as copies.
+    fn around(
+        &mut self,
+        pieces: &[Piece],
+        order: &[usize],
+        single: &[bool],
+        anchor: usize,
+        step: u32,
+    ) -> Option<Vec<bool>> {
+        let mut stays = vec![false; pieces.len()];
+        stays[anchor] = true;
+        // What can be in a further piece's way: all for those that bring others with them.
+        let mut settled = vec![anchor];
+        let mut large: Vec<usize> = settled.iter().copied().filter(|&i| !single[i]).collect();
+        for &i in order.iter().filter(|&&i| i != anchor) {
+            let piece = pieces[i];
+            let others = if single[i] { &large } else { &settled };
+            let mut others = others.iter().map(|&other| pieces[other]);
+            let agrees = others.all(|other| {
+                let shift = piece.at - other.at;
+                self.fit(other.held, piece.held, Sizes::Any, shift)
+                    .is_some()
+            });
+            let agrees = agrees && {
+                let base = pieces[anchor];
+                let shift = piece.at - base.at;
+                self.fit(base.held, piece.held, Sizes::Any, shift).is_some()
+            };
+            if agrees {
+                stays[i] = true;
+                settled.push(i);
+                if !single[i] {
+                    large.push(i);
+                }
+                continue;
+            }
+            let mut others = large.iter().map(|&other| pieces[other]);
+            let free = |other: Piece| {
+                let shift = piece.at - other.at;
+                self.is_free(other.held, shift, piece.value, step)
+            };
+            if !others.all(free) {
+                return None;
+            }
+        }
+        Some(stays)
+    }
+
+    /// Whether a piece is alone in its class.
+    fn is_single(&mut self, piece: &Piece) -> bool {
+        let (root, _) = self.find(piece.held);
+        let entry = &self.items[root as usize];
+        let bytes = i64::try_from(self.items[piece.held as usize].bytes);
+        bytes.is_ok_and(|bytes| entry.extent.1 - entry.extent.0 == bytes)
+    }
+
+    /// Whether a copy that is held at one step could lie so far behind a group.
+    fn is_free(&mut self, group: Index, shift: i64, value: ValueId, step: u32) -> bool {
+        let (root, at) = self.find(group);
+        let start = at.saturating_add(shift);
+        let bytes = self.graph.bytes(value).unwrap_or(0);
+        let end = start.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
+        let extent = self.items[root as usize].extent;
+        if end <= extent.0 || start >= extent.1 {
+            return true;
+        }
+        let alive = self.segments[root as usize].clone();
+        let mut there = alive
+            .iter()
+            .filter(|s| (s.span.first..=s.span.last).contains(&step));
+        there.all(|segment| {
+            let from = self.find(segment.group).1;
+            let bytes = self.items[segment.group as usize].bytes;
+            let to = from.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
+            end <= from || start >= to
+        })
+    }
+}
+
+/// One tensor of a run of inputs.
+#[derive(Clone, Copy)]
+struct Piece {
+    slot: u32,
+    value: ValueId,
+    held: Index,
+    /// How far behind the start of the run it lies.
+    at: i64,
+}
