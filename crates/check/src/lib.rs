@@ -74,12 +74,14 @@ mod memory;
 mod order;
 mod placements;
 mod program;
+mod refines;
 mod sharing;
 mod violation;
 mod walk;
 
 pub use memory::{Demand, MemoryViolation, check_memory};
 pub use placements::{Placement, check_placements};
+pub use refines::{Difference, refines};
 pub use violation::{Anchor, Found, Memory, Named, Outside, Region, Site, Violation};
 
 use tenure_graph::Graph;

@@ -240,6 +240,7 @@ mod tests {
                 proven_optimal: false,
                 no_reuse: 0,
             }],
+            guard: tenure_graph::changes::Changes::default(),
             steps: Vec::new(),
             storages,
             copies: Vec::new(),

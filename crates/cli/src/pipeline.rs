@@ -3,14 +3,17 @@
 use std::path::Path;
 use std::time::Instant;
 
-use tenure_check::{Demand, MemoryViolation};
+use rustc_hash::FxHashSet;
+use tenure_check::{Demand, MemoryViolation, refines};
 use tenure_formats::{Kind, ModelFile};
+use tenure_graph::changes::Changes;
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::plan::{Placement, PlanOptions, Sharing, Span};
 use tenure_graph::plan_file::{ModelIdentity, PlanFile};
 use tenure_graph::shapes::{Bindings, infer};
 use tenure_graph::verify::verify_bodies;
 use tenure_graph::{CONST_OP, Graph, Node, NodeId};
+use tenure_guard::compile;
 use tenure_plan::metadata::{AllocateKind, MemoryGraph};
 use tenure_plan::{Config, PlanError, order};
 
@@ -195,6 +198,48 @@ pub fn config(search: &SearchArgs) -> Config {
         threads: search.threads.unwrap_or(cores),
         ..base
     }
+}
+
+/// A graph as it is planned, and what was added to the model for that.
+pub struct Prepared {
+    /// The graph.
+    pub graph: Graph,
+    /// What was added.
+    pub changes: Changes,
+}
+
+/// Adds to a model what a plan of it needs: order, and nodes that clear memory or store results
+/// back in variables. Where the added order would change what readers of variables see, none is
+/// added: the planner then makes copies.
+pub fn prepared(
+    graph: Graph,
+    table: &OpTable,
+    options: &PlanOptions,
+    path: &Path,
+) -> Result<Prepared, Failure> {
+    let bad = |e: &dyn std::fmt::Display| Failure::bad(format!("{}: {e}", path.display()));
+    let options = tenure_guard::Options {
+        // In planned memory an input is dead after its last reader, unless it is to be kept.
+        inputs_donated: options.inputs == Placement::Planned && !options.keep_inputs,
+        ..tenure_guard::Options::of(&graph)
+    };
+    let done = compile::before_a_plan(&graph, table, &options).map_err(|e| bad(&e))?;
+    let Some(guarded) = done.graph else {
+        let changes = Changes::default();
+        return Ok(Prepared { graph, changes });
+    };
+    let mut changes = Changes::between(&graph, &guarded);
+    let mut planned = changes.apply(&graph).map_err(|e| bad(&e))?;
+    if refines(&graph, &planned, table).is_err() {
+        let added: FxHashSet<String> = changes.added.iter().map(|a| a.name.clone()).collect();
+        changes.waits.retain(|w| added.contains(&w.before));
+        planned = changes.apply(&graph).map_err(|e| bad(&e))?;
+        refines(&graph, &planned, table).map_err(Failure::internal)?;
+    }
+    Ok(Prepared {
+        graph: planned,
+        changes,
+    })
 }
 
 /// The graph in the order that is asked for.

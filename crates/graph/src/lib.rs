@@ -20,6 +20,7 @@
 #[cfg(any(test, feature = "arbitrary"))]
 pub mod arbitrary_graph;
 mod attr;
+pub mod changes;
 pub mod control;
 mod dim;
 pub mod dim_expr;

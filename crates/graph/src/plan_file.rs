@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use thin_vec::ThinVec;
 
+use crate::changes::Changes;
 use crate::plan::{
     Arena, Copy, Item, Member, Phase, Place, Plan, PlanOptions, Span, Step, Storage,
 };
@@ -27,6 +28,9 @@ pub struct PlanFile {
     pub options: PlanOptions,
     /// Regions of memory.
     pub arenas: Vec<Arena>,
+    /// What was added to the model's graph before it was planned.
+    #[serde(default, skip_serializing_if = "Changes::is_empty")]
+    pub guard: Changes,
     /// The schedule.
     pub steps: Vec<FileStep>,
     /// What lies where.
@@ -256,6 +260,9 @@ pub enum PlanFileError {
         /// The name.
         name: String,
     },
+    /// What the plan adds to the model's graph does not fit it.
+    #[error("what the plan adds to the model does not fit: {0}")]
+    Change(String),
     /// A text that stands for a number or a phase and is none.
     #[error("{place}: {text:?} is not understood")]
     Malformed {
@@ -294,6 +301,7 @@ impl PlanFile {
             model,
             options: plan.options.clone(),
             arenas: plan.arenas.clone(),
+            guard: Changes::default(),
             steps: plan
                 .steps
                 .iter()

@@ -5,14 +5,15 @@
 //! are not among the stages: [`control_flow`](crate::control_flow) and the layers do with fewer
 //! copies.
 
-use tenure_graph::Graph;
-use tenure_graph::effects::OpTable;
+use tenure_graph::effects::demands::{CLEARS_INPUTS, CLEARS_OUTPUTS};
+use tenure_graph::effects::{OpTable, Trait};
+use tenure_graph::{Graph, NodeId};
 
 use crate::error::GuardError;
 use crate::options::Options;
 use crate::passes::{
     collective_writes, concat_no_task, contiguous_inputs, fixed_addresses, identity,
-    in_place_support, tensor_moves, user_addresses, zeroing,
+    in_place_support, subgraph, tensor_moves, user_addresses, zeroing,
 };
 use crate::{Guarded, in_place, layout, read_write, values};
 
@@ -38,6 +39,96 @@ const STAGES: &[(&str, Stage)] = &[
     ("in-place", in_place::resolve),
 ];
 
+/// The stages before a plan. What [`copies_are_planned`](Options::copies_are_planned) leaves of
+/// them: order where it is enough, nodes that clear memory, and what is stored back in variables.
+const BEFORE_A_PLAN: &[(&str, Stage)] = &[
+    ("collective-writes", collective_writes::run),
+    ("zeroing", zeroing::run),
+    ("values", values::resolve),
+];
+
+/// The stages that follow the rules of the reference to the letter: no order is added where a copy
+/// does, and what a loop is given counts as written.
+const PLAIN_RULES: &[(&str, Stage)] = &[
+    ("identity", identity::run),
+    ("collective-writes", collective_writes::run),
+    ("contiguous-inputs", contiguous_inputs::run),
+    ("subgraph", subgraph::run),
+    ("zeroing", zeroing::run),
+    ("user-addresses", user_addresses::run),
+    ("tensor-moves", tensor_moves::run),
+    ("read-write", read_write::resolve),
+    ("layout", layout::resolve),
+];
+
+/// Prepares a program for a planner that makes copies itself: [`Guarded::graph`] is the program
+/// with order, with nodes that clear memory, and with assignments of what collectives made of
+/// copies of variables.
+///
+/// Models whose operators write nothing but outputs of their own pass through unchanged, in one
+/// look at each node.
+///
+/// # Errors
+/// Those of the stages; the graph is then as it was.
+pub fn before_a_plan(
+    graph: &Graph,
+    table: &OpTable,
+    options: &Options,
+) -> Result<Guarded, GuardError> {
+    if !graph.nodes.keys().any(|node| asks(graph, table, node)) {
+        return Ok(Guarded::default());
+    }
+    let options = Options {
+        exact_loops: true,
+        copies_are_planned: true,
+        ..options.clone()
+    };
+    stages_of(BEFORE_A_PLAN, graph, table, &options)
+}
+
+/// Whether a node writes an input's memory, leaves garbage there, or needs cleared memory.
+fn asks(graph: &Graph, table: &OpTable, node: NodeId) -> bool {
+    let attrs = &graph.nodes[node].attrs;
+    let clears = [CLEARS_INPUTS, CLEARS_OUTPUTS].iter();
+    let effects = || table.effects(graph, node);
+    clears.into_iter().any(|name| attrs.get(name).is_some()) || {
+        let effects = effects();
+        !effects.refs.is_empty() || !effects.spoils.is_empty()
+    }
+}
+
+/// How many copies the rules of the reference put into a program when they are followed to the
+/// letter.
+///
+/// # Errors
+/// Those of the stages.
+pub fn copies_by_plain_rules(
+    graph: &Graph,
+    table: &OpTable,
+    options: &Options,
+) -> Result<usize, GuardError> {
+    let done = stages_of(PLAIN_RULES, graph, table, options)?;
+    let copies = |graph: &Graph| {
+        let copies = |n: &NodeId| table.traits(graph, *n).has(Trait::Copies);
+        graph.nodes.keys().filter(copies).count()
+    };
+    Ok(copies(done.graph(graph)).saturating_sub(copies(graph)))
+}
+
+fn stages_of(
+    stages: &[(&str, Stage)],
+    graph: &Graph,
+    table: &OpTable,
+    options: &Options,
+) -> Result<Guarded, GuardError> {
+    let mut done = Guarded::default();
+    for (_, stage) in stages {
+        let next = stage(done.graph(graph), table, options)?;
+        done.then(next);
+    }
+    Ok(done)
+}
+
 /// The names of the stages, in order.
 pub fn stages() -> impl Iterator<Item = &'static str> {
     STAGES.iter().map(|&(name, _)| name)
@@ -52,10 +143,5 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
         exact_loops: true,
         ..options.clone()
     };
-    let mut done = Guarded::default();
-    for (_, stage) in STAGES {
-        let next = stage(done.graph(graph), table, &options)?;
-        done.then(next);
-    }
-    Ok(done)
+    stages_of(STAGES, graph, table, &options)
 }

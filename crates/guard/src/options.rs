@@ -34,6 +34,9 @@ pub struct Options {
     pub refuse_missing_inputs: bool,
     /// The host runs the operators itself.
     pub host_runs: bool,
+    /// A planner follows that copies where memory needs it: an edge is put in where it is enough,
+    /// and copies are left to the planner, who knows what lives how long.
+    pub copies_are_planned: bool,
     /// The inputs of the program, by `index`, whose memory it may have when it needs them no more.
     pub donated_inputs: BTreeSet<i64>,
 }
@@ -58,6 +61,7 @@ impl Default for Options {
             exact_loops: false,
             refuse_missing_inputs: false,
             host_runs: false,
+            copies_are_planned: false,
             donated_inputs: BTreeSet::new(),
         }
     }
@@ -87,6 +91,7 @@ impl Options {
             exact_loops: false,
             refuse_missing_inputs: false,
             host_runs: flag("host_exec"),
+            copies_are_planned: false,
             donated_inputs: donated(
                 options.str("input_reuse_mem_indexes"),
                 options.str("output_reuse_input_mem_indexes"),

@@ -97,6 +97,9 @@ impl Pass<'_> {
                 before.push(user.node);
                 continue;
             }
+            if options.copies_are_planned {
+                continue;
+            }
             let name = format!("{}_value_copy", self.work.graph().nodes[user.node].name);
             let harm = if is_lent {
                 "it would write a constant, or what the caller only lends"

@@ -118,6 +118,7 @@ fn plan(count: u32, hostile: bool) -> PlanFile {
             proven_optimal: false,
             no_reuse,
         }],
+        guard: tenure_graph::changes::Changes::default(),
         steps: (0..count)
             .map(|step| FileStep {
                 node: node(step),

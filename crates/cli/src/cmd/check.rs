@@ -1,7 +1,8 @@
 //! `tenure check`: proves or refutes a plan, whoever made it.
 
 use serde::Serialize;
-use tenure_check::check;
+use std::borrow::Cow;
+use tenure_check::{check, refines};
 use tenure_graph::plan_file::PlanFile;
 use tenure_plan::metadata::MemoryGraph;
 
@@ -44,10 +45,17 @@ pub fn run(args: &CheckArgs, ui: &Ui) -> Result<Exit, Failure> {
             if file.model.sha256 != loaded.identity.sha256 {
                 return Err(other(&loaded.identity.sha256));
             }
-            let plan = file.resolve(&loaded.graph).map_err(|e| bad(&e))?;
-            match check(&loaded.graph, &loaded.table, &plan) {
-                Ok(checked) => (checked.accesses(), Vec::new()),
-                Err(list) => (0, list.iter().map(|v| json(v.code(), v)).collect()),
+            let planned = match file.guard.is_empty() {
+                true => Cow::Borrowed(&loaded.graph),
+                false => Cow::Owned(file.guard.apply(&loaded.graph).map_err(|e| bad(&e))?),
+            };
+            let plan = file.resolve(&planned).map_err(|e| bad(&e))?;
+            match refines(&loaded.graph, &planned, &loaded.table) {
+                Err(difference) => (0, vec![json(difference.code(), &difference)]),
+                Ok(()) => match check(&planned, &loaded.table, &plan) {
+                    Ok(checked) => (checked.accesses(), Vec::new()),
+                    Err(list) => (0, list.iter().map(|v| json(v.code(), v)).collect()),
+                },
             }
         }
         Model::Memory(text) => {

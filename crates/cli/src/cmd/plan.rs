@@ -5,8 +5,10 @@ use std::time::Instant;
 use serde::Serialize;
 use tenure_check::check;
 use tenure_graph::Graph;
+use tenure_graph::changes::Changes;
 use tenure_graph::plan::{Arena, Plan};
 use tenure_graph::plan_file::{CheckBlock, ModelIdentity, PlanFile, Summary};
+use tenure_guard::compile;
 use tenure_plan::metadata::MemoryGraph;
 use tenure_plan::{Cut, assign, memory};
 use tenure_report::{ReportModel, html, text};
@@ -64,7 +66,15 @@ struct JsonBytes {
 struct JsonCopies {
     inserted: usize,
     bytes: u64,
+    /// Order that was added so that nothing has to be copied.
+    control_edges: usize,
+    /// Copies that the rules of the reference put in when they are followed to the letter; `None`
+    /// where nobody counted.
+    by_plain_rules: Option<usize>,
 }
+
+/// Nodes beyond which nobody counts the copies of the plain rules.
+const PLAIN_RULES_UP_TO: usize = 100_000;
 
 /// Milliseconds of each stage.
 #[derive(Clone, Copy, Default, Serialize)]
@@ -85,6 +95,7 @@ struct Outcome {
     strategy: String,
     storages: usize,
     copies: usize,
+    plain_rules: Option<usize>,
     dynamic: usize,
     summary: Summary,
     check: CheckBlock,
@@ -96,17 +107,26 @@ struct Outcome {
 /// Where a plan's names come from. A plan in names is several times as large as one in numbers, so
 /// it is made only when somebody wants to see it.
 enum Source {
-    Graph(Box<(Graph, Plan)>),
+    Graph(Box<(Graph, Plan, Changes)>),
     File(Box<PlanFile>),
 }
 
 impl Outcome {
+    /// How many pairs of nodes were put in order.
+    fn control_edges(&self) -> usize {
+        match &self.source {
+            Source::Graph(all) => all.2.waits.len(),
+            Source::File(_) => 0,
+        }
+    }
+
     /// The plan in names.
     fn into_file(self) -> PlanFile {
         match self.source {
             Source::Graph(both) => {
-                let (graph, plan) = *both;
-                PlanFile::new(&graph, self.model, &plan, self.summary, self.check)
+                let (graph, plan, guard) = *both;
+                let file = PlanFile::new(&graph, self.model, &plan, self.summary, self.check);
+                PlanFile { guard, ..file }
             }
             Source::File(file) => *file,
         }
@@ -131,10 +151,22 @@ fn of_graph(graph: Graph, args: &PlanArgs, ui: &Ui, read_ms: f64) -> Result<Outc
     let path = args.model.model.display();
     let bad = |e: tenure_plan::PlanError| Failure::bad(format!("{path}: {e}"));
     let start = Instant::now();
+    let options_of_file = tenure_guard::Options::of(&loaded.graph);
+    let plain_rules = (args.json && loaded.graph.nodes.len() <= PLAIN_RULES_UP_TO).then(|| {
+        let counted =
+            compile::copies_by_plain_rules(&loaded.graph, &loaded.table, &options_of_file);
+        counted.ok()
+    });
+    let plain_rules = plain_rules.flatten();
+    let path_of = &args.model.model;
+    let prepared = pipeline::prepared(loaded.graph, &loaded.table, &options, path_of)?;
+    let changes = prepared.changes;
+    let guard = since(start);
+    let start = Instant::now();
     // The check is against the model's own order.
-    let own = (args.rules.order == OrderChoice::Auto).then(|| loaded.graph.clone());
+    let own = (args.rules.order == OrderChoice::Auto).then(|| prepared.graph.clone());
     let graph =
-        pipeline::ordered(loaded.graph, &loaded.table, &options, &args.rules).map_err(bad)?;
+        pipeline::ordered(prepared.graph, &loaded.table, &options, &args.rules).map_err(bad)?;
     let found = memory(&graph, &loaded.table, &options).map_err(bad)?;
     let lifetimes = since(start);
     let start = Instant::now();
@@ -171,13 +203,14 @@ fn of_graph(graph: Graph, args: &PlanArgs, ui: &Ui, read_ms: f64) -> Result<Outc
         dynamic: plan.dynamic.len(),
         summary,
         check: block,
-        source: Source::Graph(Box::new((graph, plan))),
+        plain_rules,
+        source: Source::Graph(Box::new((graph, plan, changes))),
         warnings: loaded.warnings,
         cut: planned.cut,
         time: Times {
             read: loaded.time.0,
             shapes: loaded.time.1,
-            guard: 0.0,
+            guard,
             lifetimes,
             solve,
             check,
@@ -225,6 +258,7 @@ fn of_memory(text: &[u8], args: &PlanArgs, ui: &Ui, read: f64) -> Result<Outcome
         strategy: file.strategy.clone(),
         storages: file.storages.len(),
         copies: 0,
+        plain_rules: None,
         dynamic: 0,
         summary: file.summary,
         check: file.check.clone(),
@@ -321,6 +355,8 @@ fn json<'a>(outcome: &'a Outcome, args: &PlanArgs) -> Json<'a> {
         copies: JsonCopies {
             inserted: outcome.copies,
             bytes: sums.copied,
+            control_edges: outcome.control_edges(),
+            by_plain_rules: outcome.plain_rules,
         },
         dynamic_values: outcome.dynamic,
         check: &outcome.check,

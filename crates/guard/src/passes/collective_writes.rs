@@ -31,7 +31,7 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
         for i in (0u32..).take(graph.nodes[id].inputs.len()) {
             pass.missing_input(id, i, options.refuse_missing_inputs)?;
             if let Some(value) = pass.work.graph().nodes[id].input(i as usize) {
-                pass.isolate(id, i, value)?;
+                pass.isolate(id, i, value, options)?;
             }
         }
     }
@@ -39,14 +39,22 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
 }
 
 impl Pass<'_> {
-    fn isolate(&mut self, id: NodeId, i: u32, value: ValueId) -> Result<(), GuardError> {
+    fn isolate(
+        &mut self,
+        id: NodeId,
+        i: u32,
+        value: ValueId,
+        options: &Options,
+    ) -> Result<(), GuardError> {
         let graph = self.work.graph();
         let name = graph.nodes[id].name.clone();
         let copy = format!("{name}_HcclMemcpyPass_Identity{i}");
         let class = self.work.table.class(graph, graph.values[value].producer);
         if matches!(class, OpClass::Constant | OpClass::Variable) {
             let harm = "the collective would write a constant or variable";
-            self.copy(id, i, &copy, "collective-writes-source", harm)?;
+            if !options.copies_are_planned {
+                self.copy(id, i, &copy, "collective-writes-source", harm)?;
+            }
             let assign = format!("{name}_Assign_{i}");
             return self.write_back(id, i, value, &assign, Attrs::new());
         }
@@ -62,6 +70,9 @@ impl Pass<'_> {
                 || !self.work.graph().nodes[reader].bodies.is_empty() && !before(reader)
         };
         if others.iter().any(is_late) {
+            if options.copies_are_planned {
+                return Ok(());
+            }
             let harm = "the collective would write what another reads after it";
             self.copy(id, i, &copy, "collective-writes-shared", harm)?;
             return Ok(());

@@ -41,10 +41,12 @@ fn rows_add_and_replace() {
         Scratch {
             size: 96,
             align: 256,
+            kind: crate::effects::demands::ANY_MEMORY,
         },
         Scratch {
             size: 1024,
             align: 1,
+            kind: crate::effects::demands::ANY_MEMORY,
         },
     ];
     assert_eq!(effects.scratch[..], scratch);
@@ -75,10 +77,12 @@ fn the_example_of_the_documentation_does_what_it_says() {
         Scratch {
             size: 524_288,
             align: 256,
+            kind: crate::effects::demands::ANY_MEMORY,
         },
         Scratch {
             size: 8_192,
             align: 1,
+            kind: crate::effects::demands::ANY_MEMORY,
         },
     ];
     assert_eq!(effects.scratch[..], scratch);
