@@ -79,7 +79,7 @@ pub fn before_a_plan(
         return Ok(Guarded::default());
     }
     let options = Options {
-        exact_loops: true,
+        exact: true,
         copies_are_planned: true,
         ..options.clone()
     };
@@ -140,7 +140,7 @@ pub fn stages() -> impl Iterator<Item = &'static str> {
 /// Those of the stages; the graph is then as it was.
 pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
     let options = Options {
-        exact_loops: true,
+        exact: true,
         ..options.clone()
     };
     stages_of(STAGES, graph, table, &options)

@@ -33,6 +33,7 @@ mod options;
 pub mod passes;
 pub mod read_write;
 pub mod repairs;
+mod state;
 pub mod storage;
 #[cfg(test)]
 mod testing;

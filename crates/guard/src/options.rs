@@ -26,9 +26,10 @@ pub struct Options {
     pub nodes_clear_themselves: bool,
     /// The device has a node of its own for filling memory.
     pub memset_supported: bool,
-    /// A loop is said to write what its body changes, and not, as the reference has it, all that
-    /// it is given.
-    pub exact_loops: bool,
+    /// The program must give what it says. A loop is said to write what its body changes, and not,
+    /// as the reference has it, all that it is given; copies of state are taken for what they are,
+    /// and state that a branch writes is not parted from it.
+    pub exact: bool,
     /// A collective that leaves out an input is refused, as by the reference's single steps; else
     /// an input that is not there cannot be overwritten, and is passed over.
     pub refuse_missing_inputs: bool,
@@ -58,7 +59,7 @@ impl Default for Options {
             zero_copy_supported: true,
             nodes_clear_themselves: false,
             memset_supported: false,
-            exact_loops: false,
+            exact: false,
             refuse_missing_inputs: false,
             host_runs: false,
             copies_are_planned: false,
@@ -88,7 +89,7 @@ impl Options {
                 Some(Attr::Int(1)) | Some(Attr::Bool(true))
             ) || options.str("atomic_clean_policy") == Some("1"),
             memset_supported: flag("memset_supported"),
-            exact_loops: false,
+            exact: false,
             refuse_missing_inputs: false,
             host_runs: flag("host_exec"),
             copies_are_planned: false,

@@ -8,7 +8,7 @@
 //! Copies that stand for nothing but the value (`Identity`, `ReadVariableOp`) are divided among
 //! their readers or taken out where the same table asks for none.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tenure_graph::control::result_index;
 use tenure_graph::effects::{OpClass, OpTable, Trait};
 use tenure_graph::entity::EntityRef;
@@ -19,6 +19,7 @@ use crate::error::GuardError;
 use crate::finding::{Finding, Kind};
 use crate::layout::attributes::flag;
 use crate::options::Options;
+use crate::state::{Writers, variable_of};
 use crate::storage::{Anchor, in_order, is_condition, outer_input, reference};
 use crate::work::{CANNOT_BE_DELETED, Work};
 
@@ -127,6 +128,10 @@ struct Pass<'a> {
     inner: FxHashMap<(NodeId, u32), InputType>,
     /// What the subgraphs of a node give as its outputs, in order.
     results: FxHashMap<(NodeId, u32), Vec<OutputType>>,
+    /// Inputs of nodes with subgraphs that are plainly written inside.
+    updated: FxHashSet<(NodeId, u32)>,
+    /// Who writes state; of interest where the program must give what it says.
+    writers: Writers,
     findings: Vec<Finding>,
     /// No copy is made.
     looks_only: bool,
@@ -134,10 +139,14 @@ struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     fn new(graph: &'a Graph, table: &'a OpTable, options: &'a Options) -> Self {
+        let work = Work::new(graph, table);
+        let writers = options.exact.then(|| Writers::of(&work));
         Pass {
             graph,
             options,
-            work: Work::new(graph, table),
+            work,
+            updated: FxHashSet::default(),
+            writers: writers.unwrap_or_default(),
             inner: FxHashMap::default(),
             results: FxHashMap::default(),
             findings: Vec::new(),
@@ -171,7 +180,10 @@ impl<'a> Pass<'a> {
                 let (Some(outer), Some(value)) = (outer, value) else {
                     continue;
                 };
-                let inside = self.deepest(value);
+                let (inside, is_updated) = self.deepest(value);
+                if is_updated {
+                    self.updated.insert(outer);
+                }
                 let all = self.inner.entry(outer).or_insert(InputType::Reads);
                 *all = inside.max(*all);
             }
@@ -184,17 +196,20 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// The strictest thing that happens to a value, under whatever name.
-    fn deepest(&self, value: ValueId) -> InputType {
+    /// The strictest thing that happens to a value, under whatever name; and whether it is plainly
+    /// written.
+    fn deepest(&self, value: ValueId) -> (InputType, bool) {
         let graph = self.graph;
         let table = self.work.table;
         let mut deepest = InputType::Reads;
+        let mut is_updated = false;
         let mut stack = vec![value];
         // A value has one name at a time, so none comes twice.
         while let Some(value) = stack.pop() {
             for &(node, i) in self.work.users(value) {
                 let does = self.input_type(node, i);
                 deepest = deepest.max(does);
+                is_updated |= does == InputType::Writes || self.updated.contains(&(node, i));
                 let outputs = (0u32..).zip(&graph.nodes[node].outputs);
                 let names = outputs.filter(|&(o, _)| {
                     let handed_on = reference(graph, table, node, o)
@@ -204,7 +219,7 @@ impl<'a> Pass<'a> {
                 stack.extend(names.filter_map(|(_, made)| *made));
             }
         }
-        deepest
+        (deepest, is_updated)
     }
 
     fn results(&mut self, subgraph: SubgraphId) -> Result<(), GuardError> {
@@ -340,7 +355,7 @@ impl<'a> Pass<'a> {
         let graph = self.work.graph();
         let table = self.work.table;
         let is_loop = table.class(graph, id) == OpClass::While;
-        if is_loop && self.options.exact_loops && self.keeps_state(id, i) {
+        if is_loop && self.options.exact && self.keeps_state(id, i) {
             return InputType::Reads;
         }
         if is_loop || writes_inside(graph, id, i) {
@@ -348,11 +363,17 @@ impl<'a> Pass<'a> {
         }
         let node = &graph.nodes[id];
         if !node.bodies.is_empty() {
-            return self
-                .inner
-                .get(&(id, i))
-                .copied()
-                .unwrap_or(InputType::Reads);
+            let inside = self.inner.get(&(id, i)).copied();
+            let inside = inside.unwrap_or(InputType::Reads);
+            return match node.input(i as usize) {
+                // A copy before the node would part the branch from the state that it writes; those
+                // inside who write for themselves get theirs there.
+                Some(value) if self.options.exact && self.updated.contains(&(id, i)) => {
+                    let is_state = variable_of(&self.work, value).is_some();
+                    if is_state { InputType::Writes } else { inside }
+                }
+                _ => inside,
+            };
         }
         if flag(&node.attrs, INPUT_MUTABLE) {
             InputType::WritesInside
@@ -424,11 +445,12 @@ impl<'a> Pass<'a> {
             || is_condition(graph, table, node.subgraph)
             || flag(&node.attrs, CANNOT_BE_DELETED)
         {
-            return Ok(());
+            return self.part_state(id);
         }
         if table.traits(graph, id).has(Trait::Transparent)
             && node.outputs.len() == 1
             && node.inputs.len() <= 1
+            && !(self.options.exact && self.writers.is_moment(&self.work, id))
         {
             self.divide(id)?;
             if !self.work.is_taken_out(id) && !self.is_useful(id) {
@@ -444,6 +466,23 @@ impl<'a> Pass<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Parts what a branch does for itself from state that it is given and that is plainly written
+    /// in it: no copy stands before the branch then.
+    fn part_state(&mut self, id: NodeId) -> Result<(), GuardError> {
+        let outer = outer_input(self.graph, self.work.table, id);
+        let value = self.graph.nodes[id].output(0);
+        match (outer, value) {
+            (Some(outer), Some(value))
+                if self.options.exact
+                    && self.updated.contains(&outer)
+                    && variable_of(&self.work, value).is_some() =>
+            {
+                self.part(value)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Gives each reader of a copy that writes a copy of its own, and lets all others read what is

@@ -20,6 +20,7 @@ use crate::finding::Kind;
 use crate::options::Options;
 use crate::passes::Pass;
 use crate::read_write::{InputType, Types};
+use crate::state::variable_of;
 use crate::storage::{in_order, is_condition, outer_input, reference};
 
 /// Puts readers before writers, and copies where that cannot be.
@@ -68,7 +69,7 @@ impl Pass<'_> {
             .filter(|u| u.does != InputType::Reads)
             .copied()
             .collect();
-        if writers.is_empty() || self.is_state(value) {
+        if writers.is_empty() || variable_of(&self.work, value).is_some() {
             return Ok(());
         }
         let graph = self.work.graph();
@@ -217,31 +218,6 @@ impl Pass<'_> {
         let value = graph.nodes[node].output(o as usize);
         let twins = value.map(|v| self.twins(types, v)).unwrap_or_default();
         twins.iter().any(|&twin| graph.values[twin].output < o)
-    }
-
-    /// Whether a value is state: a variable, or written in one's memory.
-    fn is_state(&self, value: ValueId) -> bool {
-        let graph = self.work.graph();
-        let table = self.work.table;
-        let mut value = value;
-        // Each step goes up a reference or out of a subgraph, so it ends.
-        loop {
-            let made = self.work.real_producer(value);
-            match table.class(graph, made.node) {
-                OpClass::Variable => return true,
-                OpClass::Input => {
-                    let outer = outer_input(graph, table, made.node);
-                    let through = outer.filter(|&(owner, _)| {
-                        matches!(table.class(graph, owner), OpClass::Branch | OpClass::Call)
-                    });
-                    match through.and_then(|(n, i)| graph.nodes[n].input(i as usize)) {
-                        Some(outer) => value = outer,
-                        None => return false,
-                    }
-                }
-                _ => return false,
-            }
-        }
     }
 
     /// Whether all others can be put before a writer.

@@ -2,7 +2,8 @@
 //!
 //! A copy stays where it is marked, where it stands at the border of a subgraph, where it carries
 //! the order of a branch, and where it keeps an old value for a reader that comes after the next
-//! write. "The copy before X" meant "the value is read before X", so whoever reads the value from
+//! write. A copy of state has what it held at that moment: it stays, too, where the state is written
+//! later in the order of the file, or where the copy itself is written. "The copy before X" meant "the value is read before X", so whoever reads the value from
 //! now on gets that order.
 
 use tenure_graph::effects::{OpClass, OpTable, Trait};
@@ -13,6 +14,7 @@ use crate::Guarded;
 use crate::error::GuardError;
 use crate::finding::Kind;
 use crate::options::Options;
+use crate::state::Writers;
 use crate::storage::in_order;
 use crate::work::NO_FOLDING;
 
@@ -25,11 +27,19 @@ const INSERTED: &str = "_is_inserted_by_cann";
 /// [`GuardError::Malformed`] for a copy with more outputs than inputs.
 pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
     let mut pass = Pass::new(graph, table, Kind::ReadWrite, "identity");
+    // The reference's single step knows of edges alone.
+    let writers = options.exact.then(|| Writers::of(&pass.work));
     for id in in_order(graph, graph.root) {
         if !table.traits(graph, id).has(Trait::Transparent) || graph.nodes[id].inputs.is_empty() {
             continue;
         }
         if !options.force_identity_removal && pass.must_stay(id) {
+            continue;
+        }
+        if writers
+            .as_ref()
+            .is_some_and(|w| w.is_moment(&pass.work, id))
+        {
             continue;
         }
         let node = &graph.nodes[id];

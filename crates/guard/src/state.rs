@@ -1,0 +1,94 @@
+//! State: what is written in a variable's memory is the variable, and a copy of it has what it held
+//! at that moment.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tenure_graph::effects::OpClass;
+use tenure_graph::{NodeId, ValueId};
+
+use crate::storage::{outer_input, reference};
+use crate::work::Work;
+
+/// The variable that a value is, if it is one, or written in one's memory, or another name of it.
+pub(crate) fn variable_of(work: &Work<'_>, value: ValueId) -> Option<NodeId> {
+    let graph = work.graph();
+    let mut value = value;
+    // Each step goes up a reference or out of a subgraph, so it ends.
+    loop {
+        let made = work.real_producer(value);
+        match work.table.class(graph, made.node) {
+            OpClass::Variable => return Some(made.node),
+            OpClass::Input => {
+                let outer = outer_input(graph, work.table, made.node);
+                let through = outer.filter(|&(owner, _)| {
+                    matches!(
+                        work.table.class(graph, owner),
+                        OpClass::Branch | OpClass::Call
+                    )
+                });
+                value = through.and_then(|(n, i)| graph.nodes[n].input(i as usize))?;
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// Who writes which variable.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Writers(FxHashMap<NodeId, Vec<NodeId>>);
+
+impl Writers {
+    /// The writers of all variables of a program.
+    pub(crate) fn of(work: &Work<'_>) -> Self {
+        let graph = work.graph();
+        let mut writers = Writers::default();
+        for (id, node) in &graph.nodes {
+            for (i, value) in (0u32..).zip(&node.inputs) {
+                if let Some(value) = *value
+                    && work.updates(id, i)
+                    && let Some(variable) = variable_of(work, value)
+                {
+                    writers.0.entry(variable).or_default().push(id);
+                }
+            }
+        }
+        writers
+    }
+
+    /// Whether a copy has what a variable held at a moment, and it or the variable is written
+    /// afterwards: in the order of the file, as state is written and read in that order.
+    pub(crate) fn is_moment(&self, work: &Work<'_>, id: NodeId) -> bool {
+        let graph = work.graph();
+        let node = &graph.nodes[id];
+        let comes_before = |writer: &NodeId| {
+            graph.nodes[*writer].subgraph == node.subgraph
+                && work.position(*writer) < work.position(id)
+        };
+        node.inputs.iter().zip(&node.outputs).any(|(&from, &to)| {
+            let Some(variable) = from.and_then(|v| variable_of(work, v)) else {
+                return false;
+            };
+            let mut writers = self.0.get(&variable).into_iter().flatten();
+            writers.any(|w| !comes_before(w)) || to.is_some_and(|v| is_updated(work, v))
+        })
+    }
+}
+
+/// Whether somebody writes a value, under whatever name; what happens inside nodes with subgraphs
+/// is not looked at, and counts.
+fn is_updated(work: &Work<'_>, value: ValueId) -> bool {
+    let graph = work.graph();
+    let mut seen = FxHashSet::from_iter([value]);
+    let mut names = vec![value];
+    while let Some(name) = names.pop() {
+        for &(user, i) in work.users(name) {
+            if work.updates(user, i) || !graph.nodes[user].bodies.is_empty() {
+                return true;
+            }
+            for (o, &output) in (0u32..).zip(&graph.nodes[user].outputs) {
+                let is_name = reference(graph, work.table, user, o) == Some(i);
+                names.extend(output.filter(|&v| is_name && seen.insert(v)));
+            }
+        }
+    }
+    false
+}
