@@ -200,7 +200,13 @@ impl Maker {
         let op = ops[self.rng.usize(..ops.len())];
         let x = self.pick(values);
         let node = self.node(at, op, &[x]);
-        // An accumulator that clears itself does not read its input first.
+        if op == "AtomicAdd" && self.rng.bool() {
+            // It adds to what is there, so its output must be cleared, and cannot be its input.
+            let outputs = Attr::List(vec![Attr::Int(0)]);
+            let attrs = &mut self.graph.nodes[node].attrs;
+            attrs.set("atomic_output_index", outputs);
+            return vec![self.output(node, DType::F32, &self.shape_of(x))];
+        }
         let hints = self.leave(1);
         vec![self.hinted(node, &self.shape_of(x), hints)]
     }
@@ -287,25 +293,29 @@ impl Maker {
             .collect()
     }
 
-    /// A truth value that depends on what runs.
-    fn condition(&mut self, at: SubgraphId, values: &[ValueId]) -> ValueId {
+    /// The first element of a value.
+    fn first(&mut self, at: SubgraphId, values: &[ValueId]) -> ValueId {
         let x = self.pick(values);
         let n = self.elements(x);
-        let first = if n == 1 {
-            x
-        } else {
-            let node = self.node(at, "Reshape", &[x]);
-            let hints = OutputHints {
-                ref_input: Some(0),
-                ..OutputHints::default()
-            };
-            let flat = self.hinted(node, &[n], hints);
-            let node = self.node(at, "SplitD", &[flat]);
-            self.graph.nodes[node].attrs.set("split_dim", Attr::Int(0));
-            let first = self.output(node, DType::F32, &[1]);
-            self.output(node, DType::F32, &[n - 1]);
-            first
+        if n == 1 {
+            return x;
+        }
+        let node = self.node(at, "Reshape", &[x]);
+        let hints = OutputHints {
+            ref_input: Some(0),
+            ..OutputHints::default()
         };
+        let flat = self.hinted(node, &[n], hints);
+        let node = self.node(at, "SplitD", &[flat]);
+        self.graph.nodes[node].attrs.set("split_dim", Attr::Int(0));
+        let first = self.output(node, DType::F32, &[1]);
+        self.output(node, DType::F32, &[n - 1]);
+        first
+    }
+
+    /// A truth value that depends on what runs.
+    fn condition(&mut self, at: SubgraphId, values: &[ValueId]) -> ValueId {
+        let first = self.first(at, values);
         let limit = self.source(at, "Const", &[1]);
         let node = self.node(at, "Less", &[first, limit]);
         self.output(node, DType::Bool, &[1])
@@ -367,18 +377,25 @@ impl Maker {
     }
 
     fn choice(&mut self, at: SubgraphId, values: &[ValueId], depth: usize) -> Vec<ValueId> {
-        let condition = self.condition(at, values);
+        let (op, roles): (_, &[&str]) = if self.rng.u8(..3) > 0 {
+            ("If", &["then", "else"])
+        } else {
+            ("Case", &["branch0", "branch1", "branch2"])
+        };
+        let condition = if op == "If" {
+            self.condition(at, values)
+        } else {
+            self.first(at, values)
+        };
         let (chosen, shapes) = self.some(values);
-        let node = self.node(at, "If", &[&[condition], &chosen[..]].concat());
+        let node = self.node(at, op, &[&[condition], &chosen[..]].concat());
         // The condition is not looked at inside.
         let formals: Vec<_> = (1..).zip(shapes.iter().cloned()).collect();
-        for role in ["then", "else"] {
+        for role in roles {
             self.body(node, role, &formals, &shapes, depth);
         }
-        shapes
-            .iter()
-            .map(|s| self.output(node, DType::F32, s))
-            .collect()
+        let shapes = shapes.iter();
+        shapes.map(|s| self.output(node, DType::F32, s)).collect()
     }
 
     fn call(&mut self, at: SubgraphId, values: &[ValueId], depth: usize) -> Vec<ValueId> {

@@ -9,7 +9,7 @@ use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::entity::SecondaryMap;
 use tenure_graph::{Graph, NodeId, SubgraphId, ValueId};
 use tenure_runtime::kernels::{Call, Site};
-use tenure_runtime::numbers::contents;
+use tenure_runtime::numbers::{contents, decode};
 use tenure_runtime::{Address, Kernels, Memory};
 
 /// What a run gives: the graph's outputs, and what its variables hold afterwards, by the order of
@@ -135,16 +135,7 @@ impl<'a> Reference<'a> {
                 OpClass::Compute => self.compute(node)?,
                 OpClass::Branch => {
                     let condition = graph.nodes[node].input(0).ok_or("no condition")?;
-                    let role = if self.is_true(condition) {
-                        "then"
-                    } else {
-                        "else"
-                    };
-                    let taken = graph.nodes[node]
-                        .bodies
-                        .iter()
-                        .position(|b| &*b.role == role);
-                    self.once(node, taken.ok_or("no such branch")?)?;
+                    self.once(node, self.taken(node, condition))?;
                 }
                 OpClass::Call => self.once(node, 0)?,
                 OpClass::While => self.until(node)?,
@@ -155,8 +146,29 @@ impl<'a> Reference<'a> {
         Ok(())
     }
 
+    /// Which body a branch runs: by the truth of its condition, or by its number, and for numbers
+    /// that there is no body for the last one.
+    fn taken(&self, owner: NodeId, condition: ValueId) -> usize {
+        let bodies = &self.graph.nodes[owner].bodies;
+        let role = if self.is_true(condition) {
+            "then"
+        } else {
+            "else"
+        };
+        if let Some(body) = bodies.iter().position(|b| &*b.role == role) {
+            return body;
+        }
+        let number = decode(self.graph.values[condition].dtype, &self.get(condition));
+        let number = number.and_then(|n| n.first().copied()).unwrap_or(0.0);
+        let last = bodies.len().saturating_sub(1);
+        (0..last)
+            .find(|&k| number >= 0.0 && number < k as f64 + 1.0)
+            .unwrap_or(last)
+    }
+
     fn is_true(&self, value: ValueId) -> bool {
-        self.get(value).iter().any(|&byte| byte != 0)
+        let number = decode(self.graph.values[value].dtype, &self.get(value));
+        number.is_some_and(|n| n.first().is_some_and(|&n| n != 0.0))
     }
 
     fn compute(&mut self, id: NodeId) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! Random programs give in planned memory what they give when every value has memory of its own:
-//! guarded, planned, checked and run several times over poison, and once more with guard zones
-//! around everything. `TENURE_PROGRAMS` gives the number of programs for a longer search, and
+//! guarded, prepared for the planner, or as they are; planned, checked and run several times over
+//! poison, and once more with guard zones around everything. `TENURE_PROGRAMS` gives the number of programs for a longer search, and
 //! `TENURE_FIRST` the seed to begin with.
 
 use tenure_check::CheckedPlan;
@@ -8,7 +8,8 @@ use tenure_graph::effects::OpTable;
 use tenure_graph::plan::{Placement, PlanOptions, Sharing};
 use tenure_graph::verify::{verify, verify_bodies};
 use tenure_graph::{DType, Graph, text};
-use tenure_guard::{Options, compile};
+use tenure_guard::compile::{self, before_a_plan};
+use tenure_guard::{GuardError, Guarded, Options};
 use tenure_plan::{Config, PlanError};
 use tenure_runtime::numbers::{decode, encode};
 use tenure_runtime::sanitize::Sanitizer;
@@ -145,6 +146,9 @@ fn difference(expected: &[Outcome], got: &[Outcome]) -> Option<String> {
     None
 }
 
+/// What may be done with a program before it is planned.
+type Guard = fn(&Graph, &OpTable, &Options) -> Result<Guarded, GuardError>;
+
 /// Whether the program could be planned at all.
 fn check(seed: u64) -> Result<bool, String> {
     let nodes = usize::try_from(seed % 12).expect("a small number") + 1;
@@ -181,16 +185,18 @@ fn check(seed: u64) -> Result<bool, String> {
         }
         Ok(true)
     };
-    let guarded = compile::run(&graph, &table, &Options::of(&graph));
-    let guarded = guarded.map_err(|e| e.to_string())?;
-    let done = compare("guarded", guarded.graph(&graph));
-    let done = done.map_err(|e| format!("{e}\n{}", guarded.log()))?;
-    // The planner itself knows of all dangers but the garbage that collectives leave.
-    let spoils = |n: &tenure_graph::Node| n.attrs.get("_input_mutable").is_some();
-    if graph.nodes.values().any(spoils) {
-        return Ok(done);
+    let rules = Options::of(&graph);
+    let mut done = true;
+    for (what, guard) in [
+        ("guarded", compile::run as Guard),
+        ("prepared", before_a_plan),
+    ] {
+        let guarded = guard(&graph, &table, &rules).map_err(|e| e.to_string())?;
+        let compared = compare(what, guarded.graph(&graph));
+        done &= compared.map_err(|e| format!("{e}\n{}", guarded.log()))?;
     }
-    compare("as given", &graph).map(|planned| planned && done)
+    // The planner itself knows of all dangers.
+    Ok(compare("as given", &graph)? && done)
 }
 
 #[test]

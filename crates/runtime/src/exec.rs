@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use crate::RuntimeError;
 use crate::kernels::Call;
 use crate::memory::{copy, fill};
-use crate::numbers::decode;
+use crate::numbers::number;
 use crate::program::{Action, Condition, Instruction, Program, Work};
 
 /// What a node leaves in an input that it spoils: as float32, a huge number.
@@ -102,12 +102,15 @@ impl Program {
     /// The first element of a condition; 0 where it has none.
     fn number(&self, condition: Condition) -> f64 {
         let mut first = [0; 8];
+        let size = condition
+            .dtype
+            .bytes(1)
+            .and_then(|n| usize::try_from(n).ok());
+        let first = first.get_mut(..size.unwrap_or(0)).unwrap_or_default();
         let bytes = self.memory.bytes(condition.at);
-        let n = bytes.len().min(first.len());
         for (byte, cell) in first.iter_mut().zip(bytes) {
             *byte = cell.get();
         }
-        let numbers = decode(condition.dtype, &first[..n]);
-        numbers.and_then(|n| n.first().copied()).unwrap_or(0.0)
+        number(condition.dtype, first).unwrap_or(0.0)
     }
 }

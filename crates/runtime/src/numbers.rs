@@ -46,20 +46,13 @@ pub fn encode(dtype: DType, numbers: impl IntoIterator<Item = f64>) -> Option<Ve
     Some(bytes)
 }
 
-/// The numbers in a tensor's bytes; bytes at the end that are no whole element are passed over.
-/// `None` for types whose elements are no whole bytes or no numbers here.
+/// The number that the bytes of one element stand for. `None` when they are not as many as the type
+/// has, and for types whose elements are no whole bytes or no numbers here.
 #[must_use]
-pub fn decode(dtype: DType, bytes: &[u8]) -> Option<Vec<f64>> {
+pub fn number(dtype: DType, bytes: &[u8]) -> Option<f64> {
     macro_rules! read {
         ($ty:ty) => {
-            (bytes.as_chunks().0.iter())
-                .map(|&c| <$ty>::from_le_bytes(c))
-                .collect::<Vec<$ty>>()
-        };
-    }
-    macro_rules! exact {
-        ($ty:ty) => {
-            read!($ty).into_iter().map(f64::from).collect()
+            <$ty>::from_le_bytes(bytes.try_into().ok()?)
         };
     }
     #[expect(
@@ -67,18 +60,27 @@ pub fn decode(dtype: DType, bytes: &[u8]) -> Option<Vec<f64>> {
         reason = "numbers beyond 2^53 become the nearest ones"
     )]
     Some(match dtype {
-        DType::F32 => exact!(f32),
-        DType::F64 => exact!(f64),
-        DType::I64 => read!(i64).into_iter().map(|n| n as f64).collect(),
-        DType::I32 => exact!(i32),
-        DType::I16 => exact!(i16),
-        DType::I8 => exact!(i8),
-        DType::U64 => read!(u64).into_iter().map(|n| n as f64).collect(),
-        DType::U32 => exact!(u32),
-        DType::U16 => exact!(u16),
-        DType::U8 | DType::Bool => exact!(u8),
+        DType::F32 => read!(f32).into(),
+        DType::F64 => read!(f64),
+        DType::I64 => read!(i64) as f64,
+        DType::I32 => read!(i32).into(),
+        DType::I16 => read!(i16).into(),
+        DType::I8 => read!(i8).into(),
+        DType::U64 => read!(u64) as f64,
+        DType::U32 => read!(u32).into(),
+        DType::U16 => read!(u16).into(),
+        DType::U8 | DType::Bool => read!(u8).into(),
         _ => return None,
     })
+}
+
+/// The numbers in a tensor's bytes; bytes at the end that are no whole element are passed over.
+/// `None` for types whose elements are no whole bytes or no numbers here.
+#[must_use]
+pub fn decode(dtype: DType, bytes: &[u8]) -> Option<Vec<f64>> {
+    let size = usize::try_from(dtype.bytes(1)?).ok()?;
+    let elements = bytes.chunks_exact(size);
+    elements.map(|element| number(dtype, element)).collect()
 }
 
 /// Name of the attribute with the contents of a constant, or the first contents of a variable.

@@ -114,10 +114,10 @@ impl Sanitizer {
         labels.sort_unstable();
         labels.dedup();
         let faults = faults.iter().map(|fault| {
-            let mut nodes = graph.nodes.iter();
-            let labelled = labels.iter().find(|(_, label)| *label == fault.node);
-            let named = || nodes.find(|(_, n)| n.name == fault.node).map(|(id, _)| id);
-            let node = labelled.map(|(id, _)| *id).or_else(named);
+            let labelled = |&n: &NodeId| graph.node_label(n) == fault.node;
+            let named = |&n: &NodeId| graph.nodes[n].name == fault.node;
+            let node = graph.nodes.keys().find(labelled);
+            let node = node.or_else(|| graph.nodes.keys().find(named));
             let node = node.filter(|&n| graph.nodes[n].output(fault.output).is_some());
             let missing = || RuntimeError::NoSuchOutput {
                 node: fault.node.clone(),

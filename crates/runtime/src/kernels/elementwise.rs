@@ -89,8 +89,7 @@ impl Kernel for Binary {
     }
 }
 
-/// Adds its input to its output, which somebody has cleared where the node says so; else it clears
-/// it itself.
+/// Adds its input to its output, which somebody has cleared; else it clears it itself.
 #[derive(Debug)]
 struct Accumulate {
     is_cleared: bool,
@@ -101,8 +100,7 @@ fn accumulate(site: &Site<'_>) -> Result<Box<dyn Kernel>, String> {
     float(&x, "input 0")?;
     float(&y, "output 0")?;
     same(x.elements(), y.elements(), "input 0")?;
-    let cleared = site.attrs().ints("atomic_output_index");
-    let is_cleared = cleared.is_some_and(|outputs| outputs.contains(&0));
+    let is_cleared = site.is_cleared(0);
     Ok(Box::new(Accumulate { is_cleared }))
 }
 

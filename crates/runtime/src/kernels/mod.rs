@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
+use tenure_graph::effects::Cleared;
 use tenure_graph::{Attrs, DType, Graph, NodeId};
 
 use crate::memory::{Address, Memory};
@@ -79,6 +80,7 @@ impl<'a> Call<'a> {
 pub struct Site<'a> {
     graph: &'a Graph,
     node: NodeId,
+    cleared: &'a [Cleared],
 }
 
 /// Element type and dimensions of an input or output.
@@ -99,10 +101,28 @@ impl Type {
 }
 
 impl<'a> Site<'a> {
-    /// The node `node` of a graph.
+    /// The node `node` of a graph, for which nobody clears memory.
     #[must_use]
     pub fn new(graph: &'a Graph, node: NodeId) -> Self {
-        Site { graph, node }
+        Site {
+            graph,
+            node,
+            cleared: &[],
+        }
+    }
+
+    /// The same with memory that others have cleared when the node starts.
+    #[must_use]
+    pub fn with_cleared(self, cleared: &'a [Cleared]) -> Self {
+        Site { cleared, ..self }
+    }
+
+    /// Whether output `i` is zero when the node starts. Else a node that adds to it must clear it
+    /// itself.
+    #[must_use]
+    pub fn is_cleared(&self, i: usize) -> bool {
+        let value = self.graph.nodes[self.node].output(i);
+        value.is_some_and(|v| self.cleared.iter().any(|c| c.value == v))
     }
 
     /// The node's attributes.

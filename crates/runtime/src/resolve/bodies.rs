@@ -21,8 +21,9 @@ pub(super) struct Owner {
     body: usize,
     /// First instruction of each body.
     entries: Vec<usize>,
-    /// The instruction that goes to a body when the node begins.
-    start: usize,
+    /// The instruction that goes to a body when the node begins, where the first one is not simply
+    /// what comes next.
+    start: Option<usize>,
     /// Instructions that go elsewhere when a body ends, with the body.
     ends: Vec<(usize, usize)>,
 }
@@ -53,20 +54,20 @@ impl Resolve<'_> {
             transfers,
             body: 0,
             entries: vec![0; node.bodies.len()],
-            start: 0,
+            start: None,
             ends: Vec::new(),
         };
         for t in owner.at(Point::Begin) {
             self.transfer(id, &t)?;
         }
-        owner.start = self.code.len();
-        match class {
-            OpClass::Branch => {
-                let choice = self.choice(id)?;
-                self.emit(id, choice);
-            }
-            OpClass::While => self.emit(id, Action::Jump(0)),
-            _ => {}
+        let start = match class {
+            OpClass::Branch => Some(self.choice(id)?),
+            OpClass::While => Some(Action::Jump(0)),
+            _ => None,
+        };
+        if let Some(action) = start {
+            owner.start = Some(self.code.len());
+            self.emit(id, action);
         }
         self.stack.push(owner);
         Ok(())
@@ -178,7 +179,7 @@ impl Resolve<'_> {
         if owner.class == OpClass::While && (condition.is_none() || body.is_none()) {
             self.refuse(owner.node, "it has no condition or no body");
         }
-        if let Some(start) = self.code.get_mut(owner.start) {
+        if let Some(start) = owner.start.and_then(|at| self.code.get_mut(at)) {
             match &mut start.action {
                 Action::Test { yes, no, .. } if owner.class == OpClass::Branch => {
                     *yes = entry("then").unwrap_or(end);

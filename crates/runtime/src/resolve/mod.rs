@@ -7,8 +7,7 @@ mod bodies;
 mod places;
 
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
-use tenure_graph::effects::{Effects, OpClass, OpTable, Trait};
+use tenure_graph::effects::{Effects, OpClass, OpTable, Trait, cleared};
 use tenure_graph::plan::{Item, Phase, Plan, Sharing};
 use tenure_graph::{Graph, NodeId, ValueId};
 
@@ -19,12 +18,6 @@ use crate::memory::Address;
 use crate::program::{Action, Instruction, Layout, Program, Tensor, Work};
 use bodies::Owner;
 use places::Places;
-
-/// The attribute of a node that may leave garbage in its inputs.
-const INPUT_MUTABLE: &str = "_input_mutable";
-
-/// The attribute of a node that clears its own memory before it runs.
-const CLEARS_ITSELF: &str = "need_gentask_atomic";
 
 /// Makes the program of a plan.
 pub(crate) fn program(
@@ -252,11 +245,6 @@ impl Resolve<'_> {
             }
             return Ok(());
         }
-        if attr_is_set(self.graph, id, CLEARS_ITSELF) {
-            for at in self.cleared(id)? {
-                self.emit(id, Action::Clear(at));
-            }
-        }
         self.kernel(id, &effects, inputs, outputs)
     }
 
@@ -277,7 +265,8 @@ impl Resolve<'_> {
             self.refuse(id, "there is no kernel for this operator");
             return Ok(());
         };
-        let kernel = match make(&Site::new(self.graph, id)) {
+        let cleared = cleared(self.graph, self.table, id);
+        let kernel = match make(&Site::new(self.graph, id).with_cleared(&cleared)) {
             Ok(kernel) => kernel,
             Err(reason) => {
                 self.refuse(id, reason);
@@ -288,12 +277,13 @@ impl Resolve<'_> {
         let scratch: Result<Vec<Address>, RuntimeError> = scratch
             .map(|(k, s)| self.places.workspace(id, k, s.size))
             .collect();
-        let spoils = attr_is_set(self.graph, id, INPUT_MUTABLE);
-        let apart = |input: &&Address| !outputs.iter().any(|o| meet(o, input));
-        let spoilt = inputs.iter().filter(|_| spoils).filter(apart);
+        let apart = |input: &Address| !outputs.iter().any(|o| meet(o, input));
+        let spoilt = effects.spoils.iter();
+        let spoilt = spoilt.filter_map(|&i| inputs.get(i as usize).copied());
+        let spoilt = spoilt.filter(apart).collect();
         let work = Work {
             kernel,
-            spoilt: spoilt.copied().collect(),
+            spoilt,
             inputs,
             outputs,
             scratch: scratch?,
@@ -330,26 +320,13 @@ impl Resolve<'_> {
             .filter(|&n| self.graph.nodes[n].control.contains(&id))
             .collect();
         for node in served {
-            for at in self.cleared(node)? {
+            let cleared = cleared(self.graph, self.table, node);
+            for c in cleared.iter().filter(|c| c.cleaner == id) {
+                let at = self.places.value(c.value)?;
                 self.emit(id, Action::Clear(at));
             }
         }
         Ok(())
-    }
-
-    /// What must be zero when a node starts.
-    fn cleared(&self, id: NodeId) -> Result<SmallVec<[Address; 2]>, RuntimeError> {
-        let node = &self.graph.nodes[id];
-        let slots = |name: &str| {
-            let list = node.attrs.ints(name).unwrap_or_default();
-            list.into_iter().filter_map(|i| usize::try_from(i).ok())
-        };
-        let outputs = slots("atomic_output_index").filter_map(|i| node.output(i));
-        let inputs = slots("atomic_input_index").filter_map(|i| node.input(i));
-        outputs
-            .chain(inputs)
-            .map(|value| self.places.value(value))
-            .collect()
     }
 
     /// The output node of a subgraph: the root's results go to the caller, those of a body to its
@@ -372,11 +349,6 @@ impl Resolve<'_> {
     fn class(&self, node: NodeId) -> OpClass {
         self.table.class(self.graph, node)
     }
-}
-
-fn attr_is_set(graph: &Graph, node: NodeId, name: &str) -> bool {
-    let attr = graph.nodes[node].attrs.get(name);
-    attr.and_then(tenure_graph::Attr::as_bool) == Some(true)
 }
 
 fn meet(a: &Address, b: &Address) -> bool {

@@ -1,0 +1,85 @@
+//! A kernel that writes too far is named, wherever it stands in a random program and however far it
+//! writes; what runs before it is not.
+
+use tenure_graph::NodeId;
+use tenure_graph::effects::OpTable;
+use tenure_graph::plan::Phase;
+use tenure_guard::{Options, compile};
+use tenure_plan::{Config, PlanError};
+use tenure_runtime::sanitize::{Fault, Hit, Sanitizer};
+use tenure_runtime::{Kernels, Program};
+use tenure_tests::generate::options;
+use tenure_tests::programs::{Bounds, program};
+
+/// Inputs of the right sizes.
+fn inputs(program: &Program) -> Vec<Vec<u8>> {
+    (0..program.inputs().len())
+        .map(|i| vec![0; program.input(i).len()])
+        .collect()
+}
+
+/// Whether a fault was made and found.
+fn check(seed: u64) -> bool {
+    let graph = program(
+        seed,
+        Bounds {
+            nodes: 10,
+            depth: 2,
+        },
+    );
+    let table = OpTable::builtin(graph.dialect);
+    let guarded = compile::run(&graph, &table, &Options::of(&graph)).expect("a guarded program");
+    let graph = guarded.graph(&graph);
+    let config = Config {
+        steps: Some(1000),
+        ..Config::default()
+    };
+    let plan = match tenure_plan::plan(graph, &table, &options(seed), &config) {
+        Err(PlanError::Demand { .. }) => return false,
+        planned => planned.expect("a plan").plan,
+    };
+    let plan = tenure_check::check(graph, &table, &plan).expect("a right plan");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let steps = plan.plan().steps.iter();
+    let computes = steps.filter(|s| s.phase == Phase::Run);
+    let computes: Vec<NodeId> = (computes.map(|s| s.node))
+        .filter(|&n| graph.nodes[n].output(0).is_some())
+        .collect();
+    let Some(id) = rng.choice(computes) else {
+        return false;
+    };
+    let node = graph.node_label(id);
+    let far = [1, 4, 100, 1 << 20][rng.usize(..4)];
+    let behind = rng.bool();
+    let fault = Fault {
+        node: node.clone(),
+        output: rng.usize(..graph.nodes[id].outputs.len()),
+        bytes_past_end: if behind { far } else { 0 },
+        bytes_before_start: if behind { 0 } else { far },
+    };
+    let kernels = Kernels::builtin();
+    let sanitizer = Sanitizer::new(graph, &table, &plan, &kernels, &[fault]);
+    let mut sanitizer = sanitizer.expect("a program");
+    sanitizer.set_limit(10_000);
+    let given = inputs(sanitizer.program());
+    let given: Vec<&[u8]> = given.iter().map(Vec::as_slice).collect();
+    let Some(bad) = sanitizer.run(&given).expect("a run") else {
+        // Views have no kernel, and some bodies are not entered.
+        return false;
+    };
+    assert_eq!(bad.name, node, "seed {seed}: {bad}");
+    // Other tensors may live in the same storage, and then it is one of these that is hit.
+    let near = match bad.hit {
+        Hit::Past(n) => behind && n < far,
+        Hit::Before(n) => !behind && n <= far,
+        Hit::Inside(_) => true,
+    };
+    assert!(near && bad.bytes <= far, "seed {seed}: {bad}");
+    true
+}
+
+#[test]
+fn the_kernel_that_writes_too_far_is_named() {
+    let found = (0..300).filter(|&seed| check(seed)).count();
+    assert!(found > 150, "only {found} faults were made");
+}
