@@ -1,9 +1,10 @@
 //! Random graphs and options, from a seed.
 
 use arbitrary::Unstructured;
-use tenure_graph::Graph;
 use tenure_graph::arbitrary_graph::{Size, decorate, ge, onnx};
+use tenure_graph::effects::{OpClass, OpTable, demands};
 use tenure_graph::plan::{Placement, PlanOptions, Sharing};
+use tenure_graph::{Attr, Graph, NodeId, SubgraphId};
 
 /// A random graph with static shapes, of a dialect by the seed's parity.
 ///
@@ -32,6 +33,78 @@ pub fn say_more(seed: u64, graph: &mut Graph) {
     let bytes: Vec<u8> = (0..graph.nodes.len() * 64).map(|_| rng.u8(..)).collect();
     decorate(&mut Unstructured::new(&bytes), graph)
         .expect("the generators take what is left when bytes run out");
+}
+
+/// Gives nodes of a Graph Engine graph what its file might ask of their memory: tensors side by
+/// side, kinds of memory, cleared memory, inputs that are left as garbage.
+pub fn ask_more(seed: u64, graph: &mut Graph) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let table = OpTable::builtin(graph.dialect);
+    let all: Vec<NodeId> = graph.nodes.keys().collect();
+    let yes = || Attr::Bool(true);
+    let mut cleaners: Vec<(SubgraphId, NodeId)> = Vec::new();
+    for id in all {
+        let node = &graph.nodes[id];
+        let is_plain = table.class(graph, id) == OpClass::Compute && node.bodies.is_empty();
+        if !is_plain || rng.u8(0..3) > 0 {
+            continue;
+        }
+        let (inputs, outputs) = (node.inputs.len(), node.outputs.len());
+        let subgraph = node.subgraph;
+        let effects = table.effects(graph, id);
+        let writes_fresh = effects.refs.is_empty() && effects.views.is_empty();
+        let attrs = &mut graph.nodes[id].attrs;
+        match rng.u8(0..6) {
+            0 => attrs.set(demands::INPUT_MUTABLE, yes()),
+            1 if inputs >= 2 => {
+                let packed = rng.bool();
+                let key = if packed {
+                    demands::PACKED_INPUT
+                } else {
+                    demands::CONTIGUOUS_INPUT
+                };
+                attrs.set(key, yes());
+                if packed && rng.bool() {
+                    attrs.set(demands::ONE_MEMORY, yes());
+                }
+            }
+            1 | 2 if outputs >= 2 => {
+                let packed = rng.bool();
+                let key = if packed {
+                    demands::PACKED_OUTPUT
+                } else {
+                    demands::CONTIGUOUS_OUTPUT
+                };
+                attrs.set(key, yes());
+                if packed && rng.bool() {
+                    attrs.set(demands::ONE_MEMORY, yes());
+                }
+            }
+            3 => attrs.set(demands::OUTPUT_KINDS, kinds(&mut rng, outputs)),
+            4 => attrs.set(demands::INPUT_KINDS, kinds(&mut rng, inputs)),
+            _ if writes_fresh && outputs > 0 => {
+                attrs.set(demands::CLEARS_OUTPUTS, Attr::List(vec![Attr::Int(0)]));
+                let known = cleaners.iter().find(|(at, _)| *at == subgraph);
+                let cleaner = known.map(|&(_, cleaner)| cleaner).unwrap_or_else(|| {
+                    let name = format!("clean_{}", graph.nodes.len());
+                    let cleaner = graph.add_node(subgraph, name, "AtomicAddrClean");
+                    graph.nodes[cleaner].stream = graph.nodes[id].stream;
+                    // It comes first.
+                    let list = &mut graph.subgraphs[subgraph].nodes;
+                    list.rotate_right(1);
+                    cleaners.push((subgraph, cleaner));
+                    cleaner
+                });
+                graph.nodes[id].control.push(cleaner);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn kinds(rng: &mut fastrand::Rng, slots: usize) -> Attr {
+    let one = |_| Attr::Int([0, 0, 2, 17, 17, 18][rng.usize(..6)]);
+    Attr::List((0..slots).map(one).collect())
 }
 
 /// Random options.

@@ -166,12 +166,7 @@ fn clears(graph: &Graph, table: &OpTable, id: NodeId) -> bool {
 
 /// Whether a node assigns to a variable what another made of that variable and gives in the memory
 /// it read; nobody reads the assignment's own output.
-fn stores_back(
-    graph: &Graph,
-    table: &OpTable,
-    id: NodeId,
-    read: &FxHashSet<ValueId>,
-) -> bool {
+fn stores_back(graph: &Graph, table: &OpTable, id: NodeId, read: &FxHashSet<ValueId>) -> bool {
     let node = &graph.nodes[id];
     let (Some(variable), Some(made)) = (node.input(0), node.input(1)) else {
         return false;

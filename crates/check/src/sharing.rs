@@ -48,17 +48,25 @@ pub(crate) fn members(plan: &Plan, demands: &mut Demands, findings: &mut Finding
             },
             Item::Workspace(..) => Err(item),
         };
-        let Some((first, rest)) = s.members.split_first() else {
-            continue;
-        };
-        let expected = class(first.item);
-        if let Some(other) = rest.iter().find(|m| class(m.item) != expected) {
-            findings.push(Violation::ForbiddenSharing {
-                storage,
-                first: findings.item(first.item),
-                second: findings.item(other.item),
-                sharing: plan.options.sharing,
-            });
+        let mut members: Vec<Member> = s.members.to_vec();
+        members.sort_by_key(|m| m.offset);
+        // Of those that were met, the one that reaches furthest: what lies behind it shares nothing.
+        let mut furthest: Option<Member> = None;
+        for member in members {
+            let end = |m: &Member| m.offset.saturating_add(m.bytes);
+            let meets = furthest.filter(|f| member.offset < end(f) || member.bytes == 0);
+            if let Some(other) = meets.filter(|f| class(f.item) != class(member.item)) {
+                findings.push(Violation::ForbiddenSharing {
+                    storage,
+                    first: findings.item(other.item),
+                    second: findings.item(member.item),
+                    sharing: plan.options.sharing,
+                });
+                break;
+            }
+            if furthest.is_none_or(|f| end(&f) < end(&member)) {
+                furthest = Some(member);
+            }
         }
     }
 }

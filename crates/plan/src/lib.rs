@@ -71,6 +71,14 @@ pub enum PlanError {
         /// Label of the node that clears.
         cleaner: String,
     },
+    /// A node that writes in an input's memory and asks for two places for it.
+    #[error(
+        "node {node:?} writes in the memory of one of its inputs and asks for that memory to be of two kinds, or in two places: its attributes contradict one another"
+    )]
+    Torn {
+        /// Label of the node.
+        node: String,
+    },
     /// Tensors that must lie one behind the other and cannot.
     #[error(
         "the {side} of node {node:?} must lie one behind the other, and cannot: all their sizes must be known, and none of them may have to lie elsewhere"

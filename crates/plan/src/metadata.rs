@@ -282,7 +282,7 @@ impl MemoryGraph {
             options: options.clone(),
             arenas,
             guard: tenure_graph::changes::Changes::default(),
-        steps: Vec::new(),
+            steps: Vec::new(),
             storages,
             copies: Vec::new(),
             folded: Vec::new(),

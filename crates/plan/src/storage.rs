@@ -71,9 +71,10 @@ pub fn classes(
     let mut join = Join::new(graph, table, options, homes, schedule);
     join.add_values(&mut lives);
     join.add_workspaces();
+    join.output_kinds();
     join.copy_results();
     join.views();
-    join.kinds();
+    join.input_kinds();
     join.collect_groups();
     join.relate_moves();
     join.runs()?;
@@ -314,6 +315,11 @@ impl<'a> Join<'a> {
         let bytes = self.graph.bytes(value).unwrap_or(0);
         let life = self.schedule.span[reader].into_iter().collect();
         let copy = self.push(Item::Copy(k), bytes, 1, life, bytes > 0);
+        let attrs = &self.graph.nodes[reader].attrs;
+        if !attrs.is_empty() {
+            let effects = self.table.effects(self.graph, reader);
+            self.items[copy as usize].kind = effects.input_kind(input);
+        }
         self.copy_at.insert((reader, input), copy);
         copy
     }

@@ -92,6 +92,9 @@ impl Gather<'_, '_> {
             (true, true) => node.output(0).map(|v| (v, Item::Value(v))),
             (true, false) => self.input_item(id, 0),
         };
+        if let Some((value, Item::Copy(k))) = whole {
+            self.written_copies.entry(k).or_insert(value);
+        }
         let mut start = whole.and_then(|(_, item)| self.region(item));
         let mut first = whole.map(|(value, _)| value);
         let mut at = 0u64;
@@ -189,7 +192,8 @@ impl Gather<'_, '_> {
     /// there.
     fn spoil(&mut self, id: NodeId, effects: &Effects, slot: u32) -> Option<Writing> {
         let (value, item) = self.input_item(id, slot)?;
-        if effects.refs.iter().any(|a| a.input == slot) {
+        let is_written = effects.refs.iter().any(|a| a.input == slot);
+        if is_written || self.graph.bytes(value) == Some(0) {
             return None;
         }
         let outside = self.layout.outside[value].filter(|_| !matches!(item, Item::Copy(_)));

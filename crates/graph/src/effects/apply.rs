@@ -43,6 +43,7 @@ pub(super) fn effects(table: &OpTable, graph: &Graph, node: &Node, row: Option<&
     // Bodies that the row knows nothing of may do anything with the node's inputs.
     let row = row.filter(|row| row.class == class);
     builder.take_references(row);
+    builder.write_what_is_spoilt();
     if let Some(row) = row {
         builder.take_row(row);
     }
@@ -102,6 +103,21 @@ impl Builder<'_> {
         }
         self.effects.views.sort_unstable();
         self.effects.refs.sort_unstable();
+    }
+
+    /// Where a node leaves garbage in an input, an output in that memory is written there: it is no
+    /// other name of the input.
+    fn write_what_is_spoilt(&mut self) {
+        let effects = &mut self.effects;
+        if effects.spoils.is_empty() {
+            return;
+        }
+        let is_spoilt = |a: &Alias| effects.spoils.contains(&a.input);
+        let written: SmallVec<[Alias; 1]> =
+            effects.views.iter().copied().filter(is_spoilt).collect();
+        effects.views.retain(|a| !is_spoilt(a));
+        effects.refs.extend(written);
+        effects.refs.sort_unstable();
     }
 
     fn add_view(&mut self, alias: Alias, fits: bool) {

@@ -43,33 +43,45 @@ impl Join<'_> {
                 effects.output_run.is_some() || is_whole || effects.output_kind(o) != ANY_MEMORY
             });
             found.extend(inputs.chain(outputs).filter_map(|(_, v)| *v));
+            for alias in effects.refs.iter().filter(|&&a| is_demanded(&effects, a)) {
+                let slots = [
+                    node.input(alias.input as usize),
+                    node.output(alias.output as usize),
+                ];
+                found.extend(slots.into_iter().flatten());
+            }
         }
         found
     }
 
-    /// Gives values the kinds that are asked for, producers first.
-    pub(super) fn kinds(&mut self) {
-        let asking: Vec<NodeId> = (self.schedule.steps.iter())
-            .filter(|step| step.phase == Phase::Run)
-            .map(|step| step.node)
-            .filter(|&n| {
-                let effects = || self.table.effects(self.graph, n);
-                let asks = || {
-                    let e = effects();
-                    !e.input_kinds.is_empty() || !e.output_kinds.is_empty()
-                };
-                !self.graph.nodes[n].attrs.is_empty() && asks()
-            })
-            .collect();
-        for &node in &asking {
+    /// The nodes that ask for memory of special kinds.
+    fn asking(&self) -> Vec<NodeId> {
+        let asks = |&n: &NodeId| {
+            !self.graph.nodes[n].attrs.is_empty() && {
+                let e = self.table.effects(self.graph, n);
+                !e.input_kinds.is_empty() || !e.output_kinds.is_empty()
+            }
+        };
+        let steps = self.schedule.steps.iter();
+        let nodes = steps.filter(|s| s.phase == Phase::Run).map(|s| s.node);
+        nodes.filter(asks).collect()
+    }
+
+    /// Gives values the kinds that their producers ask for.
+    pub(super) fn output_kinds(&mut self) {
+        for node in self.asking() {
             let effects = self.table.effects(self.graph, node);
             for (o, value) in (0u32..).zip(&self.graph.nodes[node].outputs) {
                 if let Some(value) = *value {
-                    self.ask(value, effects.output_kind(o));
+                    self.items[value.index()].kind = effects.output_kind(o);
                 }
             }
         }
-        for node in asking {
+    }
+
+    /// Gives values the kinds that their readers ask for, if they have none yet, and readers copies.
+    pub(super) fn input_kinds(&mut self) {
+        for node in self.asking() {
             let effects = self.table.effects(self.graph, node);
             if effects.refs.iter().any(|&a| is_demanded(&effects, a)) {
                 self.copy_variables(node, REASON);
@@ -82,8 +94,7 @@ impl Join<'_> {
                     continue;
                 }
                 if self.graph.bytes(value).is_some() {
-                    let copy = self.push_copy(value, node, i, REASON);
-                    self.items[copy as usize].kind = kind;
+                    self.push_copy(value, node, i, REASON);
                 }
             }
         }
@@ -103,12 +114,6 @@ impl Join<'_> {
                 continue;
             }
             let copy = self.push_copy(value, node, alias.input, reason);
-            let kinds = [
-                effects.output_kind(alias.output),
-                effects.input_kind(alias.input),
-            ];
-            let special = kinds.into_iter().find(|&kind| kind != ANY_MEMORY);
-            self.items[copy as usize].kind = special.unwrap_or(ANY_MEMORY);
             if !self.segments.is_empty() {
                 self.add_segments(copy);
             }

@@ -136,7 +136,9 @@ impl Join<'_> {
             if !(free && self.hand_over(source, target, step)) && !self.is_copied(node, alias.input)
             {
                 let copy = self.late_copy(from, node, alias.input, reason);
-                self.hand_over(copy, target, step);
+                if !self.hand_over(copy, target, step) {
+                    return Err(self.torn(node));
+                }
             }
         }
         Ok(())
@@ -177,6 +179,13 @@ impl Join<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What a node writes would have to be in two places.
+    fn torn(&self, node: NodeId) -> PlanError {
+        PlanError::Torn {
+            node: self.graph.node_label(node),
+        }
     }
 
     fn is_copied(&self, node: NodeId, input: u32) -> bool {
@@ -230,12 +239,15 @@ impl Join<'_> {
                 Some(_) => {}
             }
             let garbage = self.garbage(node, input, value);
-            if !(is_alone && !outside && self.hand_over(source, garbage, step))
-                && !self.is_copied(node, input)
-            {
+            if !(is_alone && !outside && self.hand_over(source, garbage, step)) {
+                if self.is_copied(node, input) {
+                    return Err(self.torn(node));
+                }
                 let reason = "the reader leaves garbage there, and the value is needed afterwards";
                 let copy = self.late_copy(value, node, input, reason);
-                self.hand_over(copy, garbage, step);
+                if !self.hand_over(copy, garbage, step) {
+                    return Err(self.torn(node));
+                }
             }
         }
         Ok(())
@@ -341,8 +353,12 @@ impl Join<'_> {
             || !y.planned
             || is_shared
             || sizes == Sizes::Equal && x.bytes != y.bytes
-            || x.caller && (y.caller || y.input || shift != 0)
-            || y.caller && (x.caller || x.input || shift != 0)
+            || x.caller && (y.caller || y.input)
+            || y.caller && (x.caller || x.input)
+            // The caller's memory holds one output from its first byte on, and is of no kind.
+            || (x.caller || y.caller) && (shift != 0 || x.shifted || y.shifted)
+            || x.caller && y.kind != ANY_MEMORY
+            || y.caller && x.kind != ANY_MEMORY
             || sizes == Sizes::Equal && x.kind != y.kind
             || shift % align != 0;
         let kind = match (x.kind, y.kind) {
@@ -389,10 +405,14 @@ impl Join<'_> {
         }
         let (few, many) = (few.clone(), many.clone());
         let shift = if few_first { shift } else { -shift };
+        // Below full sharing nothing follows upon another in the same bytes, but by a reference.
+        let full = self.options.sharing == Sharing::Full;
         few.iter().all(|x| {
-            let mut meeting = many.iter().take_while(|y| y.span.first <= x.span.last);
+            let mut meeting = many
+                .iter()
+                .take_while(|y| !full || y.span.first <= x.span.last);
             meeting.all(|y| {
-                let later = y.span.last < x.span.first;
+                let later = full && y.span.last < x.span.first;
                 later || self.may_meet(x, y, shift)
             })
         })

@@ -5,7 +5,7 @@
 //! since it has another or is not in planned memory, is copied for that run.
 
 use tenure_graph::effects::{Effects, Run};
-use tenure_graph::plan::Phase;
+use tenure_graph::plan::{Phase, Sharing};
 use tenure_graph::{NodeId, ValueId};
 
 use super::merge::Sizes;
@@ -140,7 +140,10 @@ impl Join<'_> {
                 continue;
             }
             let held = self.held(node, slot).unwrap_or(self.group(value));
-            let held = if self.items[held as usize].planned {
+            let (root, _) = self.find(held);
+            let root = &self.items[root as usize];
+            // The caller's memory has no room beside an output.
+            let held = if root.planned && !root.caller {
                 held
             } else {
                 self.late_copy(value, node, slot, REASON)
@@ -291,9 +294,9 @@ impl Join<'_> {
             return true;
         }
         let alive = self.segments[root as usize].clone();
-        let mut there = alive
-            .iter()
-            .filter(|s| (s.span.first..=s.span.last).contains(&step));
+        let full = self.options.sharing == Sharing::Full;
+        let is_there = |s: &&super::Segment| !full || (s.span.first..=s.span.last).contains(&step);
+        let mut there = alive.iter().filter(is_there);
         there.all(|segment| {
             let from = self.find(segment.group).1;
             let bytes = self.items[segment.group as usize].bytes;

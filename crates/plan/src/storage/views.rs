@@ -82,7 +82,9 @@ impl Join<'_> {
         if !held || apart || !fits || !(a.planned || outside) {
             return;
         }
-        if a.kind != b.kind && a.kind != ANY_MEMORY && b.kind != ANY_MEMORY {
+        // What has to be in special memory is there, or is moved there.
+        if b.kind != ANY_MEMORY && a.kind != b.kind && (outside || a.caller || a.kind != ANY_MEMORY)
+        {
             return;
         }
         let caller = b.caller;

@@ -1,0 +1,133 @@
+//! What files ask of memory beyond sizes, in random graphs: every plan meets it, and a plan that does
+//! not is refused by the check. More graphs are looked at when `TENURE_GRAPHS` gives their number.
+
+use tenure_check::check;
+use tenure_graph::arbitrary_graph::Size;
+use tenure_graph::effects::OpTable;
+use tenure_graph::plan::{Place, Plan, PlanOptions};
+use tenure_graph::{Graph, StreamId, identity, text};
+use tenure_plan::{Config, PlanError, plan};
+use tenure_tests::generate::{ask_more, graph, options};
+
+/// How many graphs are looked at.
+fn graphs() -> u64 {
+    std::env::var("TENURE_GRAPHS").map_or(400, |n| n.parse().expect("a number"))
+}
+
+/// A random graph that asks for more, all of it on one stream.
+fn asking(seed: u64) -> Graph {
+    let nodes = [20, 40, 100][usize::try_from(seed % 3).unwrap()];
+    // Graph Engine graphs are those of odd seeds.
+    let mut graph = graph(2 * seed + 1, Size { nodes, depth: 2 });
+    for node in graph.nodes.values_mut() {
+        node.stream = node.stream.map(|_| StreamId::from_u32(0));
+    }
+    ask_more(seed, &mut graph);
+    let graph = identity::canonical(&graph);
+    tenure_graph::verify(&graph).expect("what is asked for is no part of the rules");
+    graph
+}
+
+fn planned(graph: &Graph, options: &PlanOptions) -> Result<Plan, PlanError> {
+    let table = OpTable::builtin(graph.dialect);
+    let config = Config {
+        steps: Some(20_000),
+        ..Config::default()
+    };
+    plan(graph, &table, options, &config).map(|planned| planned.plan)
+}
+
+#[test]
+fn every_plan_meets_what_is_asked_for() {
+    let (mut made, mut copies, mut arenas, mut shifted) = (0, 0, 0, 0);
+    for seed in 0..graphs() {
+        let graph = asking(seed);
+        let table = OpTable::builtin(graph.dialect);
+        let options = options(seed);
+        let plan = match planned(&graph, &options) {
+            Ok(plan) => plan,
+            // What is asked for at random may not be possible: one tensor of a run in one kind of
+            // memory, the next in another.
+            Err(PlanError::Run { .. } | PlanError::Torn { .. }) => continue,
+            Err(error) => panic!("seed {seed}: {error}\n{}", text::print(&graph)),
+        };
+        if let Err(violations) = check(&graph, &table, &plan) {
+            let list: Vec<String> = violations.iter().map(ToString::to_string).collect();
+            let text = text::print(&graph);
+            panic!("seed {seed} with {options:?}:\n{}\n{text}", list.join("\n"));
+        }
+        made += 1;
+        copies += plan.copies.len();
+        arenas += plan.arenas.len() - 1;
+        let members = plan.storages.values().flat_map(|s| &s.members);
+        shifted += members.filter(|m| m.offset > 0).count();
+    }
+    let many = usize::try_from(graphs() / 4).unwrap();
+    assert!(made > graphs() * 9 / 10, "{made} plans");
+    assert!(
+        copies > many && arenas > many && shifted > many,
+        "{copies} copies, {arenas} more arenas, {shifted} tensors beside others"
+    );
+}
+
+/// Moves one thing of a plan in a way that some demand may forbid.
+fn damaged(rng: &mut fastrand::Rng, plan: &Plan) -> Plan {
+    let mut plan = plan.clone();
+    let ids: Vec<_> = plan.storages.keys().collect();
+    let id = ids[rng.usize(..ids.len())];
+    let arenas = u32::try_from(plan.arenas.len()).unwrap();
+    let storage = &mut plan.storages[id];
+    match rng.u8(0..3) {
+        0 => {
+            if let Place::Arena { arena, offset } = storage.place {
+                let arena = (arena + 1) % arenas;
+                storage.place = Place::Arena { arena, offset };
+            }
+        }
+        1 => {
+            if let Some(member) = storage.members.iter_mut().find(|m| m.offset > 0) {
+                member.offset -= 1.min(member.offset);
+            }
+        }
+        _ => {
+            // The lives of what is cleared begin before it is filled.
+            if let Some(span) = storage.life.first_mut() {
+                span.first = span.last;
+            }
+        }
+    }
+    plan
+}
+
+#[test]
+fn what_is_not_met_is_refused() {
+    let mut refused = std::collections::BTreeMap::<&str, usize>::new();
+    for seed in 0..graphs() / 2 {
+        let graph = asking(seed);
+        let table = OpTable::builtin(graph.dialect);
+        let options = PlanOptions {
+            align: 1,
+            ..options(seed)
+        };
+        let Ok(plan) = planned(&graph, &options) else {
+            continue;
+        };
+        if plan.storages.is_empty() {
+            continue;
+        }
+        let mut rng = fastrand::Rng::with_seed(seed);
+        for _ in 0..10 {
+            let damaged = damaged(&mut rng, &plan);
+            let violations = check(&graph, &table, &damaged).err().unwrap_or_default();
+            for violation in violations {
+                *refused.entry(violation.code()).or_default() += 1;
+            }
+        }
+    }
+    for code in ["T051", "T059", "T060"] {
+        assert!(
+            refused.contains_key(code),
+            "{code} is not among {refused:?}"
+        );
+    }
+}
