@@ -108,8 +108,8 @@ struct Join<'a> {
     pieces: FxHashMap<(Index, Index, u32), i64>,
     /// Copies by the inputs that read them.
     copy_at: FxHashMap<(NodeId, u32), Index>,
-    /// Inputs whose garbage has its place.
-    spoilt: FxHashSet<(NodeId, u32)>,
+    /// Inputs in whose memory it is settled that the node writes.
+    written: FxHashSet<(NodeId, u32)>,
     in_place: usize,
 }
 
@@ -164,7 +164,7 @@ impl<'a> Join<'a> {
             related: FxHashSet::default(),
             pieces: FxHashMap::default(),
             copy_at: FxHashMap::default(),
-            spoilt: FxHashSet::default(),
+            written: FxHashSet::default(),
             in_place: 0,
         }
     }

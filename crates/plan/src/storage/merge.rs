@@ -130,11 +130,14 @@ impl Join<'_> {
             if !self.is_placeable(node, *alias, (from, to))? {
                 continue;
             }
+            self.written.insert((node, alias.input));
             let source = self.held(node, alias.input).unwrap_or(target);
             let free = self.alone_at(node, *alias, effects);
             let reason = "the reader writes there, and the value is needed afterwards";
-            if !(free && self.hand_over(source, target, step)) && !self.is_copied(node, alias.input)
-            {
+            if !(free && self.hand_over(source, target, step)) {
+                if self.is_copied(node, alias.input) {
+                    return Err(self.torn(node));
+                }
                 let copy = self.late_copy(from, node, alias.input, reason);
                 if !self.hand_over(copy, target, step) {
                     return Err(self.torn(node));
@@ -212,7 +215,8 @@ impl Join<'_> {
     ) -> Result<(), PlanError> {
         for &input in &effects.spoils {
             // A reference writes there itself, and once is enough.
-            if !self.spoilt.insert((node, input)) || effects.refs.iter().any(|a| a.input == input) {
+            if !self.written.insert((node, input)) || effects.refs.iter().any(|a| a.input == input)
+            {
                 continue;
             }
             let n = &self.graph.nodes[node];

@@ -96,6 +96,8 @@ impl Join<'_> {
             };
             let source = if all(self, held) {
                 held
+            } else if self.copy_at.contains_key(&(node, 0)) {
+                return Err(error);
             } else {
                 let copy = self.late_copy(value, node, 0, "its pieces are written there");
                 if !all(self, copy) {
@@ -131,32 +133,36 @@ impl Join<'_> {
             return Err(error);
         };
         self.copy_variables(node, REASON);
-        // What is copied because it is written is copied before anything lies beside it.
-        self.references(node, step, effects)?;
-        self.spoils(node, step, effects)?;
         let mut pieces: Vec<Piece> = Vec::with_capacity(places.len());
         for (slot, value, at) in places {
             if self.graph.bytes(value) == Some(0) {
                 continue;
             }
             let held = self.held(node, slot).unwrap_or(self.group(value));
-            let (root, _) = self.find(held);
-            let root = &self.items[root as usize];
-            // The caller's memory has no room beside an output.
-            let held = if root.planned && !root.caller {
-                held
-            } else {
-                self.late_copy(value, node, slot, REASON)
-            };
-            pieces.push(Piece {
+            let mut piece = Piece {
                 slot,
                 value,
                 held,
                 at,
-            });
+            };
+            let (root, _) = self.find(held);
+            let root = &self.items[root as usize];
+            // The caller's memory has no room beside an output.
+            if !root.planned || root.caller {
+                self.copy_piece(node, &mut piece)?;
+            }
+            pieces.push(piece);
         }
         let whole = self.graph.nodes[node].output(0).filter(|_| run.whole);
-        debug_assert!(whole.is_none() || effects.refs.is_empty());
+        if whole.is_none() {
+            self.copy_misfits(node, step, &mut pieces)?;
+        }
+        // What is written is copied, if it must be, before anything lies beside it.
+        self.references(node, step, effects)?;
+        self.spoils(node, step, effects)?;
+        for piece in &mut pieces {
+            piece.held = self.held(node, piece.slot).unwrap_or(piece.held);
+        }
         let (base, start) = match whole {
             Some(value) => {
                 let whole = self.group(value);
@@ -165,38 +171,54 @@ impl Join<'_> {
                 }
                 (whole, 0)
             }
-            None => {
-                if pieces.is_empty() {
-                    return Ok(());
-                }
-                let stays = self.settle(&pieces, step);
-                for (piece, stays) in pieces.iter_mut().zip(&stays) {
-                    if !stays && !self.copy_at.contains_key(&(node, piece.slot)) {
-                        piece.held = self.late_copy(piece.value, node, piece.slot, REASON);
-                    }
-                }
-                let mut settled = pieces.iter().zip(&stays).filter(|(_, stays)| **stays);
-                // Where nobody can stay, all lie beside the copy of the first.
-                let base = settled.next().map_or(pieces[0], |(piece, _)| *piece);
-                (base.held, base.at)
-            }
+            None => match self.copy_misfits(node, step, &mut pieces)? {
+                Some(base) => (base.held, base.at),
+                None => return Ok(()),
+            },
         };
-        for piece in pieces {
+        for mut piece in pieces {
             let shift = piece.at - start;
             if self.join_at(base, piece.held, Sizes::Any, shift) {
                 continue;
             }
-            if self.copy_at.contains_key(&(node, piece.slot)) {
-                return Err(error);
-            }
-            let copy = self.late_copy(piece.value, node, piece.slot, REASON);
+            self.copy_piece(node, &mut piece)?;
             if whole.is_some() {
-                self.pieces.insert((copy, base, step), -piece.at);
+                self.pieces.insert((piece.held, base, step), -piece.at);
             }
-            if !self.join_at(base, copy, Sizes::Any, shift) {
+            if !self.join_at(base, piece.held, Sizes::Any, shift) {
                 return Err(error);
             }
         }
+        Ok(())
+    }
+
+    /// Copies the pieces that cannot stay where they are; gives one beside which all can lie.
+    fn copy_misfits(
+        &mut self,
+        node: NodeId,
+        step: u32,
+        pieces: &mut [Piece],
+    ) -> Result<Option<Piece>, PlanError> {
+        let stays = self.settle(pieces, step);
+        for (piece, stays) in pieces.iter_mut().zip(&stays) {
+            if !stays {
+                self.copy_piece(node, piece)?;
+            }
+        }
+        let mut settled = pieces.iter().zip(&stays).filter(|(_, stays)| **stays);
+        // Where nobody can stay, all lie beside the copy of the first.
+        let base = settled.next().map(|(piece, _)| *piece);
+        Ok(base.or_else(|| pieces.first().copied()))
+    }
+
+    /// Copies a piece, unless it is a copy already, or lies where the node writes.
+    fn copy_piece(&mut self, node: NodeId, piece: &mut Piece) -> Result<(), PlanError> {
+        let slot = (node, piece.slot);
+        let is_written = self.written.contains(&slot);
+        if is_written || self.copy_at.contains_key(&slot) {
+            return Err(self.unmet(node, "inputs"));
+        }
+        piece.held = self.late_copy(piece.value, node, piece.slot, REASON);
         Ok(())
     }
 

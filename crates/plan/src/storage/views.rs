@@ -83,8 +83,9 @@ impl Join<'_> {
             return;
         }
         // What has to be in special memory is there, or is moved there.
-        if b.kind != ANY_MEMORY && a.kind != b.kind && (outside || a.caller || a.kind != ANY_MEMORY)
-        {
+        let moves = b.kind != ANY_MEMORY && a.kind != b.kind;
+        let is_special = a.kind != ANY_MEMORY || b.kind != ANY_MEMORY;
+        if moves && (outside || a.kind != ANY_MEMORY) || is_special && (a.caller || b.caller) {
             return;
         }
         let caller = b.caller;
