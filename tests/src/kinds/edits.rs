@@ -55,6 +55,13 @@ pub fn run(case: &GraphCase, passes: &[(Pass, Extent)], judge: &mut Judge<'_>) {
     }
 }
 
+/// What the passes make of a case's graph.
+#[must_use]
+pub fn result(case: &GraphCase, passes: &[(Pass, Extent)]) -> Option<Graph> {
+    let (graph, done) = guarded(case, passes).ok()?;
+    Some(done.graph.unwrap_or(graph))
+}
+
 /// The case's graph, and what the passes did to it.
 fn guarded(case: &GraphCase, passes: &[(Pass, Extent)]) -> Result<(Graph, Guarded), String> {
     let graph = case.graph.clone()?;

@@ -3,6 +3,7 @@
 mod assign;
 mod candidates;
 pub mod csv;
+mod deviates;
 mod edited;
 mod edits;
 mod exec;
@@ -18,7 +19,7 @@ use tenure_guard::passes::{
 };
 use tenure_guard::{compile, in_place, layout, read_write};
 
-use crate::case::GraphCase;
+use crate::case::{GraphCase, Outcome};
 use crate::expect::Judge;
 
 /// What a kind does with a case.
@@ -59,7 +60,7 @@ const KINDS: &[(&str, Kind)] = &[
 
 /// Runs all kinds that a case names, and gives back what does not hold. A case with alternatives
 /// is met when one of them is.
-pub fn run(case: &GraphCase) -> Vec<String> {
+pub fn run(case: &GraphCase) -> Outcome {
     let failures = run_once(case);
     let others = case.expect.get("alternatives").and_then(Value::as_array);
     let mut others = others.into_iter().flatten().filter_map(Value::as_object);
@@ -77,10 +78,27 @@ pub fn run(case: &GraphCase) -> Vec<String> {
         run_once(&case).is_empty()
     };
     if failures.is_empty() || others.any(is_met) {
-        Vec::new()
-    } else {
-        failures
+        return Outcome::Passed;
     }
+    let deviates = || {
+        let may = deviates::may_deviate(case, &failures);
+        let ours = may.then(|| edits::result(case, &passes(case)))??;
+        deviates::judge(case, &ours)
+    };
+    deviates().map_or(Outcome::Failed(failures.clone()), Outcome::Deviates)
+}
+
+/// The edits that a case names.
+fn passes(case: &GraphCase) -> Vec<(edits::Pass, edits::Extent)> {
+    let kinds = case.kinds().into_iter();
+    let named = kinds.filter_map(|name| KINDS.iter().find(|(known, _)| *known == name));
+    named
+        .filter_map(|(_, kind)| match kind {
+            Kind::Judges(_) => None,
+            Kind::Step(pass) => Some((*pass, edits::Extent::Step)),
+            Kind::Whole(pass) => Some((*pass, edits::Extent::Whole)),
+        })
+        .collect()
 }
 
 fn run_once(case: &GraphCase) -> Vec<String> {
@@ -90,12 +108,11 @@ fn run_once(case: &GraphCase) -> Vec<String> {
     }
     let mut judge = Judge::new(&case.expect);
     judge.take("alternatives");
-    let mut passes = Vec::new();
+    let passes = passes(case);
     for name in names {
         match KINDS.iter().find(|(known, _)| *known == name) {
             Some((_, Kind::Judges(kind))) => kind(case, &mut judge),
-            Some((_, Kind::Step(pass))) => passes.push((*pass, edits::Extent::Step)),
-            Some((_, Kind::Whole(pass))) => passes.push((*pass, edits::Extent::Whole)),
+            Some(_) => {}
             None => judge.fail(format!("kind {name:?} is not built yet")),
         }
     }
