@@ -1,0 +1,144 @@
+//! Programs from small graphs: what is refused and how, what is computed once, and where loops end.
+
+use tenure_check::CheckedPlan;
+use tenure_graph::effects::OpTable;
+use tenure_graph::plan::PlanOptions;
+use tenure_graph::{Dialect, Graph, json, text};
+use tenure_plan::Config;
+use tenure_runtime::numbers::{decode, encode};
+use tenure_runtime::{Kernels, Layout, Program, RuntimeError};
+
+fn parsed(dialect: Dialect, lines: &str) -> Graph {
+    let name = dialect.name();
+    let lines = lines.trim().replace('\n', "\n  ");
+    let source = format!("model m {name}\ngraph ^root {{\n  {lines}\n}}\n");
+    text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"))
+}
+
+fn planned(graph: &Graph) -> CheckedPlan {
+    let table = OpTable::builtin(graph.dialect);
+    let options = PlanOptions::default();
+    let plan = tenure_plan::plan(graph, &table, &options, &Config::default()).unwrap();
+    tenure_check::check(graph, &table, &plan.plan).unwrap()
+}
+
+fn program(graph: &Graph, plan: &CheckedPlan) -> Result<Program, RuntimeError> {
+    let table = OpTable::builtin(graph.dialect);
+    Program::new(graph, &table, plan, &Kernels::builtin(), Layout::Planned)
+}
+
+#[test]
+fn all_nodes_that_cannot_be_run_are_listed() {
+    let graph = parsed(
+        Dialect::Ge,
+        "
+%x: float32[4] = Data()
+%i: int32[4] = Data()
+%a: float32[4] = FancyOp(%x) @fancy
+%b: int32[4] = Neg(%i) @neg
+%c: float32[4] = Relu(%a)
+NetOutput(%b, %c) @out",
+    );
+    let refused = program(&graph, &planned(&graph)).unwrap_err();
+    let RuntimeError::Unsupported(nodes) = &refused else {
+        panic!("{refused}");
+    };
+    let names: Vec<&str> = nodes.iter().map(|n| &*n.node).collect();
+    assert_eq!(names, ["fancy", "neg"]);
+    assert!(refused.to_string().contains("int32"), "{refused}");
+}
+
+#[test]
+fn what_depends_on_constants_alone_is_computed_once() {
+    let graph = parsed(
+        Dialect::Onnx,
+        "
+%x: float32[2] = Data()
+%k: float32[2] = Const() {value = float32[2] [1, -2]}
+%r: float32[2] = Relu(%k)
+%n: float32[2] = Neg(%r)
+%y: float32[2] = Add(%x, %n)
+NetOutput(%y) @out",
+    );
+    let plan = planned(&graph);
+    assert_eq!(plan.plan().folded.len(), 2);
+    let mut program = program(&graph, &plan).unwrap();
+    for x in [[1.0, 2.0], [5.0, 0.0]] {
+        let given = encode(tenure_graph::DType::F32, x).unwrap();
+        program.poison(0xff);
+        program.run(&[&given]).unwrap();
+        let dtype = program.results()[0].dtype;
+        let got = decode(dtype, &program.result(0));
+        assert_eq!(got, Some(vec![x[0] - 1.0, x[1]]));
+    }
+}
+
+#[test]
+fn inputs_are_as_many_and_as_large_as_the_graph_says() {
+    let graph = parsed(Dialect::Ge, "%x: float32[4] = Data()\nNetOutput(%x) @out");
+    let mut program = program(&graph, &planned(&graph)).unwrap();
+    let wrong = |e: Result<(), RuntimeError>| e.unwrap_err().to_string();
+    assert!(wrong(program.run(&[])).contains("1 inputs, and 0 are given"));
+    assert!(wrong(program.run(&[&[0; 15]])).contains("16 bytes, and 15 are given"));
+    assert_eq!(program.run(&[&[1; 16]]), Ok(()));
+    assert_eq!(program.result(0), [1; 16]);
+    assert!(wrong(program.set_variable(0, &[])).contains('1'));
+}
+
+#[test]
+fn a_loop_without_end_is_cut_by_the_limit() {
+    let source = r#"{"format": "tenure.graph/1", "graphs": [
+      {"name": "root", "nodes": [
+        {"name": "x", "op": "Data", "outputs": [{"dtype": "float32", "shape": [1]}]},
+        {"name": "loop", "op": "While", "inputs": ["x:0"],
+         "outputs": [{"dtype": "float32", "shape": [1]}],
+         "subgraphs": [{"role": "body", "graph": "b"}, {"role": "cond", "graph": "c"}]},
+        {"name": "out", "op": "NetOutput", "inputs": ["loop:0"]}]},
+      {"name": "b", "nodes": [
+        {"name": "s", "op": "Data", "attrs": {"parent_index": 0},
+         "outputs": [{"dtype": "float32", "shape": [1]}]},
+        {"name": "n", "op": "Neg", "inputs": ["s:0"],
+         "outputs": [{"dtype": "float32", "shape": [1]}]},
+        {"name": "out", "op": "NetOutput", "inputs": ["n:0"]}]},
+      {"name": "c", "nodes": [
+        {"name": "s", "op": "Data", "attrs": {"parent_index": 0},
+         "outputs": [{"dtype": "float32", "shape": [1]}]},
+        {"name": "out", "op": "NetOutput", "inputs": ["s:0"]}]}]}"#;
+    let graph = json::read(source.as_bytes()).unwrap();
+    let mut program = program(&graph, &planned(&graph)).unwrap();
+    program.set_limit(1000);
+    let number = |x| encode(tenure_graph::DType::F32, [x]).unwrap();
+    let run = program.run(&[&number(3.0)]);
+    assert_eq!(run, Err(RuntimeError::TooLong(1000)));
+    // 0 is no reason to go on.
+    assert_eq!(program.run(&[&number(0.0)]), Ok(()));
+}
+
+/// A plan is of one graph: with another one it is refused or runs somehow, and nothing panics.
+#[test]
+fn a_plan_of_another_graph_does_no_harm() {
+    let lines = [
+        "%x: float32[4] = Data()\nNetOutput(%x) @out",
+        "%x: float32[8] = Data()\n%y: float32[8] = Neg(%x)\nNetOutput(%y, %x) @out",
+        "%x: float32[4] = Data()\n%y: float32[4] = Neg(%x)\n%z: float32[4] = Add(%x, %y) workspace [9]\nNetOutput(%z) @out",
+        "%x: float32[2, 2] = Data()\n%y: float32[4] <ref_input = 0> = Reshape(%x)\n%z: float32[4] <ref_input = 0> = Assign(%y, %y)\nNetOutput(%z) @out",
+        "%v: float32[4] = Variable()\n%y: float32[4] <ref_input = 0> = InplaceAdd(%v, %v)\nNetOutput(%y) @out",
+    ];
+    let graphs: Vec<Graph> = lines.iter().map(|l| parsed(Dialect::Ge, l)).collect();
+    let mut refused = 0;
+    for made_for in &graphs {
+        let plan = planned(made_for);
+        for graph in &graphs {
+            match program(graph, &plan) {
+                Ok(mut program) => {
+                    let inputs = program.inputs().iter().enumerate();
+                    let inputs: Vec<Vec<u8>> = inputs.map(|(i, _)| program.input(i)).collect();
+                    let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+                    assert_eq!(program.run(&inputs), Ok(()));
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(refused > 5, "{refused}");
+}
