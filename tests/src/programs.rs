@@ -252,15 +252,28 @@ impl Maker {
         vec![self.hinted(node, &shape, hints)]
     }
 
-    /// A collective of one rank, that may leave garbage in its input.
+    /// A collective of one rank, that may leave garbage in its inputs, and may want several tensors
+    /// one behind the other.
     fn collective(&mut self, at: SubgraphId, values: &[ValueId]) -> Vec<ValueId> {
-        let x = self.pick(values);
-        let node = self.node(at, "HcomAllReduce", &[x]);
-        if self.rng.u8(..3) > 0 {
-            let attrs = &mut self.graph.nodes[node].attrs;
-            attrs.set("_input_mutable", Attr::Bool(true));
+        let inputs: Vec<ValueId> = (0..self.rng.usize(1..3))
+            .map(|_| self.pick(values))
+            .collect();
+        let node = self.node(at, "HcomAllReduce", &inputs);
+        let asks = [
+            ("_input_mutable", 3),
+            ("continuous_input", 1),
+            ("continuous_output", 1),
+        ];
+        for (attr, often) in asks {
+            if self.rng.u8(..4) < often {
+                let attrs = &mut self.graph.nodes[node].attrs;
+                attrs.set(attr, Attr::Bool(true));
+            }
         }
-        vec![self.hinted(node, &self.shape_of(x), OutputHints::default())]
+        let shapes = inputs.iter().map(|&x| self.shape_of(x));
+        let shapes: Vec<Vec<u64>> = shapes.collect();
+        let shapes = shapes.iter();
+        shapes.map(|s| self.output(node, DType::F32, s)).collect()
     }
 
     fn joined(&mut self, at: SubgraphId, values: &[ValueId]) -> Vec<ValueId> {

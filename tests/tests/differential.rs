@@ -55,7 +55,7 @@ fn planned(
     options: &PlanOptions,
 ) -> Result<Option<CheckedPlan>, String> {
     let config = Config {
-        steps: Some(20_000),
+        steps: Some(500),
         ..Config::default()
     };
     let plan = match tenure_plan::plan(graph, table, options, &config) {
@@ -201,7 +201,7 @@ fn check(seed: u64) -> Result<bool, String> {
 
 #[test]
 fn planned_memory_gives_what_memory_of_ones_own_gives() {
-    let (first, count) = (number("TENURE_FIRST", 0), number("TENURE_PROGRAMS", 300));
+    let (first, count) = (number("TENURE_FIRST", 0), number("TENURE_PROGRAMS", 150));
     let mut done = 0;
     for seed in first..first + count {
         match check(seed) {

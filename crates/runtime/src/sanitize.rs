@@ -24,7 +24,7 @@ use crate::memory::{Address, load};
 use crate::program::{Action, Instruction, Layout, Program};
 
 /// Bytes of a guard zone. What is written further off leaves the block, and is not written at all.
-const ZONE: usize = 256;
+const ZONE: usize = 64;
 
 /// A kernel that is made to write too far, to see that it is found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
