@@ -48,7 +48,7 @@ fn inputs(graph: &Graph, seed: u64) -> Vec<Vec<Vec<u8>>> {
     (0..RUNS).map(|_| one()).collect()
 }
 
-/// A plan that is checked; `None` if the graph asks for what cannot be planned yet.
+/// A plan that is checked; `None` if the graph asks for what cannot be planned, or not yet.
 fn planned(
     graph: &Graph,
     table: &OpTable,
@@ -59,7 +59,9 @@ fn planned(
         ..Config::default()
     };
     let plan = match tenure_plan::plan(graph, table, options, &config) {
-        Err(PlanError::Demand { .. }) => return Ok(None),
+        Err(PlanError::Demand { .. } | PlanError::Torn { .. } | PlanError::Run { .. }) => {
+            return Ok(None);
+        }
         Err(error) => return Err(error.to_string()),
         Ok(planned) => planned.plan,
     };

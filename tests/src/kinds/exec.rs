@@ -18,6 +18,17 @@ use crate::kinds::assign::{self, first};
 /// Most instructions of one run of a case.
 pub(super) const LIMIT: u64 = 1 << 24;
 
+/// Keys that nobody can judge when there is no plan.
+const OF_RUNS: [&str; 7] = [
+    "outputs",
+    "outputs_per_run",
+    "copies",
+    "same_copies_as",
+    "no_overlap",
+    "share",
+    "peak_bytes",
+];
+
 /// What planned memory is filled with before a run, in turn: as float32, huge numbers and none.
 const POISON: [u8; 3] = [0x7f, 0xff, 0x70];
 
@@ -28,7 +39,12 @@ pub fn run(case: &GraphCase, judge: &mut Judge<'_>) {
         Ok(_) if refused => return judge.fail("an error was expected, the graph was planned"),
         Ok(ready) => ready,
         Err(_) if refused => return,
-        Err(error) => return judge.fail(error),
+        Err(error) => {
+            for key in OF_RUNS {
+                judge.take(key);
+            }
+            return judge.fail(error);
+        }
     };
     // These speak of the graph as given, where that is planned as well.
     if !case.kinds().contains(&"assign") {
