@@ -14,18 +14,24 @@ fn graphs() -> u64 {
     std::env::var("TENURE_GRAPHS").map_or(400, |n| n.parse().expect("a number"))
 }
 
-/// A random graph that asks for more, all of it on one stream.
+/// A random graph that asks for more; every other one has several streams.
 fn asking(seed: u64) -> Graph {
     let nodes = [20, 40, 100][usize::try_from(seed % 3).unwrap()];
     // Graph Engine graphs are those of odd seeds.
     let mut graph = graph(2 * seed + 1, Size { nodes, depth: 2 });
-    for node in graph.nodes.values_mut() {
-        node.stream = node.stream.map(|_| StreamId::from_u32(0));
+    if seed.is_multiple_of(2) {
+        on_one_stream(&mut graph);
     }
     ask_more(seed, &mut graph);
     let graph = identity::canonical(&graph);
     tenure_graph::verify(&graph).expect("what is asked for is no part of the rules");
     graph
+}
+
+fn on_one_stream(graph: &mut Graph) {
+    for node in graph.nodes.values_mut() {
+        node.stream = node.stream.map(|_| StreamId::from_u32(0));
+    }
 }
 
 fn planned(graph: &Graph, options: &PlanOptions) -> Result<Plan, PlanError> {
@@ -130,4 +136,31 @@ fn what_is_not_met_is_refused() {
             "{code} is not among {refused:?}"
         );
     }
+}
+
+/// A plan that takes the order of the list for granted.
+#[test]
+fn a_plan_for_one_stream_is_refused_for_several() {
+    let (mut kept, mut refused) = (0, 0);
+    for seed in 0..graphs() / 2 {
+        let graph = asking(2 * seed + 1);
+        let mut one = graph.clone();
+        on_one_stream(&mut one);
+        let table = OpTable::builtin(graph.dialect);
+        let Ok(mut plan) = planned(&one, &options(seed)) else {
+            continue;
+        };
+        assert!(check(&one, &table, &plan).is_ok());
+        for step in &mut plan.steps {
+            step.stream = graph.nodes[step.node].stream;
+        }
+        match check(&graph, &table, &plan) {
+            Ok(_) => kept += 1,
+            Err(violations) => {
+                assert!(violations.iter().all(|v| v.code() == "T061"), "seed {seed}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 50 && kept > 10, "{refused} refused, {kept} kept");
 }

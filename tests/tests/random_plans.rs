@@ -25,8 +25,6 @@ fn try_plan(graph: &Graph, options: &PlanOptions) -> Result<Plan, PlanError> {
 fn planned(graph: &Graph, options: &PlanOptions) -> Option<Plan> {
     match try_plan(graph, options) {
         Ok(plan) => Some(plan),
-        // Streams are not planned yet, and some random graphs have several.
-        Err(PlanError::Streams(_)) => None,
         Err(error) => panic!("{error}"),
     }
 }
@@ -62,7 +60,6 @@ fn every_plan_passes_its_check() {
         }
         let plan = match try_plan(&graph, &options) {
             Ok(plan) => plan,
-            Err(PlanError::Streams(_)) if keeps_streams => continue,
             Err(PlanError::UnsizedReference { .. }) if says_more => continue,
             Err(error) => panic!("seed {seed} is refused: {error}"),
         };

@@ -74,6 +74,7 @@ mod memory;
 mod order;
 mod placements;
 mod program;
+mod races;
 mod refines;
 mod sharing;
 mod violation;
@@ -187,6 +188,7 @@ pub fn check(graph: &Graph, table: &OpTable, plan: &Plan) -> Result<CheckedPlan,
     // Where lives clash, what they say of gaps means nothing.
     let rely = clashes.is_empty();
     let mut demands = demands::gather(graph, table, plan, rely, &mut layout, &mut findings);
+    races::check(graph, plan, &layout, &demands, &mut findings);
     let accesses = walk::run(graph, plan, &layout, &mut demands, &mut findings);
     clashes.into_iter().for_each(|c| findings.push(c));
     sharing::members(plan, &mut demands, &mut findings);

@@ -569,6 +569,32 @@ pub enum Violation {
         found: String,
     },
 
+    /// Two accesses to the same bytes, of which one writes, may happen in any order: their nodes run
+    /// on different streams.
+    #[error(
+        "{site} {verb} {item} in {region}, and {other} may touch the same bytes before, after or at the same time: neither waits for the other"
+    )]
+    Unordered {
+        /// One step.
+        site: Site,
+        /// Whether it reads or writes.
+        verb: &'static str,
+        /// What it reads or writes.
+        item: Named<Item>,
+        /// The bytes.
+        region: Region,
+        /// The other step.
+        other: Site,
+    },
+    /// So many streams that their order cannot be followed.
+    #[error(
+        "the plan runs on {streams} streams, which is more than can be followed for so many steps"
+    )]
+    TooManyStreams {
+        /// How many there are.
+        streams: u64,
+    },
+
     /// A variable is read or written in another order than the model has.
     #[error(
         "{site} {verb} {variable} after {before} has touched it, which comes later in the model"
@@ -669,6 +695,8 @@ impl Violation {
             Violation::OutsideSpoiled { .. } => "T058",
             Violation::NotSideBySide { .. } => "T059",
             Violation::WrongKind { .. } => "T060",
+            Violation::Unordered { .. } => "T061",
+            Violation::TooManyStreams { .. } => "T062",
             Violation::ForbiddenSharing { .. } => "T070",
             Violation::Reused { .. } => "T071",
             Violation::NotFoldable { .. } => "T072",

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod assign;
+mod clocks;
 mod demands;
 mod homes;
 mod liveness;
@@ -46,9 +47,9 @@ pub enum PlanError {
         /// Name of the subgraph.
         subgraph: String,
     },
-    /// Work on several streams, whose order is not one list.
+    /// Work on more streams than can be followed.
     #[error(
-        "the graph runs on {0} streams; plans are made for one stream as yet: put all nodes on one stream"
+        "the graph runs on {0} streams, which is more than can be followed for so many nodes: put more nodes on each"
     )]
     Streams(usize),
     /// The graph asks for more than separate memory.
@@ -149,13 +150,6 @@ pub struct Memory {
 /// More steps than 32 bits can count, more than one stream, or a demand that cannot be met.
 pub fn memory(graph: &Graph, table: &OpTable, options: &PlanOptions) -> Result<Memory, PlanError> {
     demands::refuse_unmet(graph)?;
-    let mut streams: Vec<_> = graph.nodes.values().filter_map(|n| n.stream).collect();
-    streams.sort_unstable();
-    streams.dedup();
-    if streams.len() > 1 {
-        return Err(PlanError::Streams(streams.len()));
-    }
-    drop(streams);
     let homes = homes(graph, table, options);
     let schedule = schedule(graph, table, &homes.folded)?;
     demands::refuse_late_clearing(graph, table, &schedule)?;

@@ -21,9 +21,11 @@ use tenure_graph::{Graph, NodeId, ValueId};
 mod kinds;
 mod merge;
 mod runs;
+mod streams;
 mod views;
 
 use crate::PlanError;
+use crate::clocks::Clocks;
 use crate::homes::{Home, Homes};
 use crate::schedule::Schedule;
 use crate::spans::normalise;
@@ -68,7 +70,8 @@ pub fn classes(
     schedule: &Schedule,
     mut lives: SecondaryMap<ValueId, Life>,
 ) -> Result<Classes, PlanError> {
-    let mut join = Join::new(graph, table, options, homes, schedule);
+    let clocks = Clocks::new(graph, schedule)?;
+    let mut join = Join::new(graph, table, options, homes, schedule, clocks);
     join.add_values(&mut lives);
     join.add_workspaces();
     join.output_kinds();
@@ -76,6 +79,7 @@ pub fn classes(
     join.views();
     join.input_kinds();
     join.collect_groups();
+    join.collect_accesses();
     join.relate_moves();
     join.runs()?;
     join.walk()?;
@@ -98,6 +102,12 @@ struct Join<'a> {
     options: &'a PlanOptions,
     homes: &'a Homes,
     schedule: &'a Schedule,
+    /// What is certain of the order of steps on several streams.
+    clocks: Option<Clocks>,
+    /// Steps that access each group, where there are several streams.
+    accesses: Vec<SmallVec<[u32; 4]>>,
+    /// Until when those may go on.
+    ends: Vec<u32>,
     items: Vec<Entry>,
     copies: Vec<Copy>,
     /// Segments of each class, sorted, under the index of its root.
@@ -151,6 +161,7 @@ impl<'a> Join<'a> {
         options: &'a PlanOptions,
         homes: &'a Homes,
         schedule: &'a Schedule,
+        clocks: Option<Clocks>,
     ) -> Self {
         Join {
             graph,
@@ -158,6 +169,9 @@ impl<'a> Join<'a> {
             options,
             homes,
             schedule,
+            clocks,
+            accesses: Vec::new(),
+            ends: Vec::new(),
             items: Vec::with_capacity(graph.values.len()),
             copies: Vec::new(),
             segments: Vec::new(),
@@ -333,6 +347,7 @@ impl<'a> Join<'a> {
 
     /// Makes a class of an item that came late.
     fn add_segments(&mut self, item: Index) {
+        self.add_accesses(item);
         let entry = &self.items[item as usize];
         let spans = entry.life.iter().filter(|_| entry.planned);
         let segments = spans.map(|&span| Segment { span, group: item }).collect();
@@ -404,7 +419,11 @@ impl<'a> Join<'a> {
             let entry = &self.items[i as usize];
             let head = &self.items[root];
             let class = *place[root].get_or_insert_with(|| {
-                let mut life: Life = self.segments[root].iter().map(|s| s.span).collect();
+                let held = |s: &Segment| Span {
+                    last: s.span.last.max(self.until(s.group)),
+                    ..s.span
+                };
+                let mut life: Life = self.segments[root].iter().map(held).collect();
                 normalise(&mut life);
                 classes.push(Class {
                     members: Vec::new(),

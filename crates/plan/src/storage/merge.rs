@@ -380,6 +380,7 @@ impl Join<'_> {
         let step = to.span.first;
         let pair = (from.group, to.group, step);
         from.span.last == step
+            && self.has_ended(from.group, step)
             && (shift == 0 && self.related.contains(&pair)
                 || self.pieces.get(&pair) == Some(&shift))
     }
@@ -410,14 +411,18 @@ impl Join<'_> {
         let (few, many) = (few.clone(), many.clone());
         let shift = if few_first { shift } else { -shift };
         // Below full sharing nothing follows upon another in the same bytes, but by a reference.
-        let full = self.options.sharing == Sharing::Full;
+        let in_turn = self.options.sharing == Sharing::Full;
+        let streams = self.clocks.is_some();
         few.iter().all(|x| {
+            let until_x = x.span.last.max(self.until(x.group));
             let mut meeting = many
                 .iter()
-                .take_while(|y| !full || y.span.first <= x.span.last);
+                .take_while(|y| !in_turn || streams || y.span.first <= x.span.last);
             meeting.all(|y| {
-                let later = full && y.span.last < x.span.first;
-                later || self.may_meet(x, y, shift)
+                let before = |until: u32, later: &Segment| in_turn && until < later.span.first;
+                before(until_x, y)
+                    || before(y.span.last.max(self.until(y.group)), x)
+                    || self.may_meet(x, y, shift)
             })
         })
     }

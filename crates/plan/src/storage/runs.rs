@@ -316,7 +316,7 @@ impl Join<'_> {
             return true;
         }
         let alive = self.segments[root as usize].clone();
-        let full = self.options.sharing == Sharing::Full;
+        let full = self.options.sharing == Sharing::Full && self.clocks.is_none();
         let is_there = |s: &&super::Segment| !full || (s.span.first..=s.span.last).contains(&step);
         let mut there = alive.iter().filter(is_there);
         there.all(|segment| {

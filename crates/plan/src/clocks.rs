@@ -1,0 +1,225 @@
+//! What has certainly ended when a step starts, for work on several streams.
+//!
+//! Steps of one stream run in order, and so do two with an edge of data or control between them;
+//! nothing else is certain. Each step has a clock: for each stream, how many of its steps have ended
+//! when this one has (Mattern, "Virtual time and global states of distributed systems", 1989). A
+//! node with subgraphs starts before all that is inside, and all that is inside a subgraph has ended
+//! when the next one is entered or the node ends; results are handed over when everything has ended.
+
+use tenure_graph::entity::SecondaryMap;
+use tenure_graph::plan::Phase;
+use tenure_graph::{Graph, NodeId, StreamId};
+
+use crate::PlanError;
+use crate::schedule::Schedule;
+
+/// Numbers that all clocks together may have: beyond that there is no memory for them.
+const MOST_NUMBERS: usize = 1 << 28;
+
+/// The clocks of all steps.
+#[derive(Clone, Debug)]
+pub(crate) struct Clocks {
+    /// How many streams there are.
+    streams: usize,
+    /// The stream of each step.
+    stream: Vec<usize>,
+    /// Place of each step in its stream, from 1.
+    place: Vec<u32>,
+    /// Steps of each stream, in order.
+    steps: Vec<Vec<u32>>,
+    /// Clock by clock.
+    numbers: Vec<u32>,
+}
+
+/// A node with subgraphs that is open.
+struct Open {
+    /// What is certain inside.
+    floor: Vec<u32>,
+    /// What has ended when everything has that was inside up to now.
+    inside: Vec<u32>,
+}
+
+impl Clocks {
+    /// The clocks of a schedule; `None` when all of it is on one stream.
+    ///
+    /// # Errors
+    /// [`PlanError::Streams`] when there are so many streams and steps that clocks cannot be kept.
+    pub(crate) fn new(graph: &Graph, schedule: &Schedule) -> Result<Option<Self>, PlanError> {
+        let mut ids: Vec<StreamId> = schedule.steps.iter().filter_map(|s| s.stream).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.len() < 2 {
+            return Ok(None);
+        }
+        // Results are on no stream, and are handed over on that of the node around them.
+        let is_result = |node: NodeId| {
+            let subgraph = graph.nodes[node].subgraph;
+            graph.subgraphs[subgraph].output == Some(node)
+        };
+        let alone = schedule.steps.iter().filter(|s| s.stream.is_none());
+        let alone = alone.filter(|s| !is_result(s.node)).count();
+        let streams = ids.len() + alone + 1;
+        let numbers = streams.checked_mul(schedule.steps.len());
+        if numbers.is_none_or(|n| n > MOST_NUMBERS) {
+            return Err(PlanError::Streams(streams));
+        }
+        let mut clocks = Clocks {
+            streams,
+            stream: Vec::with_capacity(schedule.steps.len()),
+            place: Vec::with_capacity(schedule.steps.len()),
+            steps: vec![Vec::new(); streams],
+            numbers: Vec::with_capacity(numbers.unwrap_or(0)),
+        };
+        // A node on no stream has one of its own: its edges alone say when it runs.
+        let mut next_alone = ids.len() + 1;
+        let mut open: Vec<Open> = Vec::new();
+        let mut owners: Vec<usize> = Vec::new();
+        let mut last: SecondaryMap<NodeId, Option<u32>> = SecondaryMap::new();
+        for (number, step) in (0u32..).zip(&schedule.steps) {
+            let known = step.stream.and_then(|s| ids.binary_search(&s).ok());
+            let result = is_result(step.node);
+            let stream = match known {
+                Some(stream) => stream,
+                None if result => owners.last().copied().unwrap_or(ids.len()),
+                None => {
+                    next_alone += 1;
+                    next_alone - 1
+                }
+            };
+            let mut clock = clocks.latest(stream);
+            if let Some(around) = open.last() {
+                join(&mut clock, &around.floor);
+            }
+            let node = &graph.nodes[step.node];
+            let read = node.inputs.iter().flatten();
+            let producers = read.map(|&v| graph.values[v].producer);
+            for needed in producers.chain(node.control.iter().copied()) {
+                if let Some(at) = last[needed] {
+                    join(&mut clock, clocks.of(at));
+                }
+            }
+            let is_inner = matches!(step.phase, Phase::Enter(_) | Phase::End) || result;
+            if is_inner && let Some(around) = open.last() {
+                join(&mut clock, &around.inside);
+            }
+            if result && open.is_empty() {
+                for stream in 0..streams {
+                    join(&mut clock, &clocks.latest(stream));
+                }
+            }
+            clocks.push(number, stream, clock);
+            let own = clocks.of(number);
+            match step.phase {
+                Phase::Begin => {
+                    owners.push(stream);
+                    open.push(Open {
+                        floor: own.to_vec(),
+                        inside: own.to_vec(),
+                    });
+                    continue;
+                }
+                Phase::Enter(_) => {
+                    if let Some(around) = open.last_mut() {
+                        around.floor = own.to_vec();
+                    }
+                }
+                Phase::End => {
+                    owners.pop();
+                    open.pop();
+                }
+                Phase::Run => {}
+            }
+            if let Some(around) = open.last_mut() {
+                join(&mut around.inside, own);
+            }
+            last[step.node] = Some(number);
+        }
+        Ok(Some(clocks))
+    }
+
+    fn push(&mut self, number: u32, stream: usize, mut clock: Vec<u32>) {
+        let steps = &mut self.steps[stream];
+        steps.push(number);
+        let place = u32::try_from(steps.len()).unwrap_or(u32::MAX);
+        clock[stream] = place;
+        self.stream.push(stream);
+        self.place.push(place);
+        self.numbers.extend(clock);
+    }
+
+    fn of(&self, step: u32) -> &[u32] {
+        let first = step as usize * self.streams;
+        &self.numbers[first..first + self.streams]
+    }
+
+    /// The clock of the last step on a stream.
+    fn latest(&self, stream: usize) -> Vec<u32> {
+        let last = self.steps[stream].last();
+        last.map_or_else(|| vec![0; self.streams], |&step| self.of(step).to_vec())
+    }
+
+    /// Whether one step has certainly ended when another starts.
+    pub(crate) fn is_before(&self, one: u32, other: u32) -> bool {
+        one < other && self.of(other)[self.stream[one as usize]] >= self.place[one as usize]
+    }
+
+    /// The last step at which a step may still be running.
+    pub(crate) fn until(&self, step: u32) -> u32 {
+        let mine = self.stream[step as usize];
+        let later = |steps: &Vec<u32>| {
+            // What knows that the step has ended stands behind what does not.
+            let first = steps.partition_point(|&s| s <= step || !self.is_before(step, s));
+            steps[..first].last().copied().filter(|&s| s > step)
+        };
+        let others = self.steps.iter().enumerate().filter(|&(s, _)| s != mine);
+        others
+            .filter_map(|(_, steps)| later(steps))
+            .max()
+            .unwrap_or(step)
+    }
+}
+
+fn join(clock: &mut [u32], other: &[u32]) {
+    for (mine, theirs) in clock.iter_mut().zip(other) {
+        *mine = (*mine).max(*theirs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_graph::effects::OpTable;
+    use tenure_graph::entity::EntitySet;
+    use tenure_graph::text;
+
+    /// Which steps are in order, as a matrix, and until when each may run.
+    fn told(lines: &str) -> String {
+        let text = format!("model m ge\ngraph ^g {{\n{lines}\n  NetOutput(%z) @results\n}}\n");
+        let graph = text::parse(&text).unwrap();
+        let table = OpTable::builtin(graph.dialect);
+        let schedule = crate::schedule(&graph, &table, &EntitySet::new()).unwrap();
+        let Some(clocks) = Clocks::new(&graph, &schedule).unwrap() else {
+            return "one stream".to_owned();
+        };
+        let steps = 0..u32::try_from(schedule.steps.len()).unwrap();
+        let line = |i: u32| {
+            let mark = |j| if clocks.is_before(i, j) { '<' } else { '.' };
+            let marks: String = steps.clone().map(mark).collect();
+            format!("{marks} {}\n", clocks.until(i))
+        };
+        steps.clone().map(line).collect()
+    }
+
+    #[test]
+    fn streams_are_in_order_through_edges_alone() {
+        let lines = "  %a: float32[4] = Relu() stream 0\n  %b: float32[4] = Relu(%a) stream 1\n  \
+                     %c: float32[4] = Relu(%a) stream 0\n  %d: float32[4] = Relu(%c) stream 0\n  \
+                     %z: float32[4] = Add(%d, %b) stream 0";
+        insta::assert_snapshot!(told(lines));
+    }
+
+    #[test]
+    fn one_stream_needs_no_clocks() {
+        assert_eq!(told("  %z: float32[4] = Relu() stream 3"), "one stream");
+    }
+}
