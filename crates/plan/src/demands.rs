@@ -1,7 +1,8 @@
 //! Demands of a graph's file that plans do not meet yet. A graph that makes one is refused: a plan
 //! that looks right and is not would be worse than none.
 
-use tenure_graph::effects::{OpTable, cleared};
+use tenure_graph::effects::demands::asked;
+use tenure_graph::effects::{OpClass, OpTable, cleared};
 use tenure_graph::{Attr, Graph};
 
 use crate::PlanError;
@@ -18,7 +19,7 @@ const MERGE: &str = "merge";
 ///
 /// # Errors
 /// [`PlanError::Demand`] with the node and the attribute.
-pub(crate) fn refuse_unmet(graph: &Graph) -> Result<(), PlanError> {
+pub(crate) fn refuse_unmet(graph: &Graph, table: &OpTable) -> Result<(), PlanError> {
     let mut label: Option<&str> = None;
     for (id, node) in graph.nodes.iter() {
         let refuse = |attribute| {
@@ -29,6 +30,11 @@ pub(crate) fn refuse_unmet(graph: &Graph) -> Result<(), PlanError> {
         };
         if node.extra.get(MERGE).and_then(Attr::as_bool) == Some(true) {
             return refuse(MERGE);
+        }
+        // What stands for others' memory, or runs others, has no say in where that is.
+        let is_plain = node.bodies.is_empty() && table.class(graph, id) == OpClass::Compute;
+        if let Some(attribute) = asked(node).filter(|_| !is_plain) {
+            return refuse(attribute);
         }
         let mine = node.attrs.str(BATCH_LABEL).filter(|l| !l.is_empty());
         if mine.is_some() && label.is_some() && mine != label {
@@ -70,6 +76,8 @@ mod tests {
     #[test]
     fn several_sizes_of_a_batch_are_refused_and_one_is_not() {
         let mut graph = Graph::new("", Dialect::Ge, "root");
+        let table = OpTable::builtin(Dialect::Ge);
+        let refuse_unmet = |graph: &Graph| refuse_unmet(graph, &table);
         for name in ["a", "b"] {
             let node = graph.add_node(graph.root, name, "HcomAllReduce");
             let label = Attr::Str("batch_0".into());

@@ -149,7 +149,7 @@ pub struct Memory {
 /// # Errors
 /// More steps than 32 bits can count, more than one stream, or a demand that cannot be met.
 pub fn memory(graph: &Graph, table: &OpTable, options: &PlanOptions) -> Result<Memory, PlanError> {
-    demands::refuse_unmet(graph)?;
+    demands::refuse_unmet(graph, table)?;
     let homes = homes(graph, table, options);
     let schedule = schedule(graph, table, &homes.folded)?;
     demands::refuse_late_clearing(graph, table, &schedule)?;

@@ -2,7 +2,7 @@
 //! by side, memory that is cleared ahead, and inputs that are left as garbage.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tenure_graph::effects::demands::{ANY_MEMORY, kind_name};
+use tenure_graph::effects::demands::{ANY_MEMORY, asks_for_places, kind_name};
 use tenure_graph::effects::{Effects, OpTable, Run, cleared};
 use tenure_graph::plan::{Item, Plan};
 use tenure_graph::{Graph, NodeId, ValueId};
@@ -232,7 +232,7 @@ impl Gather<'_, '_> {
 pub(crate) fn packed(graph: &Graph, table: &OpTable) -> FxHashSet<ValueId> {
     let mut found = FxHashSet::default();
     for (id, node) in &graph.nodes {
-        if node.attrs.is_empty() {
+        if !asks_for_places(node) {
             continue;
         }
         let effects = table.effects(graph, id);

@@ -246,6 +246,9 @@ impl Builder<'_> {
         }
         let effects = &mut self.effects;
         effects.spoils = demands::spoils(node);
+        if !demands::asks_for_places(node) {
+            return;
+        }
         effects.input_run = demands::input_run(graph, node);
         effects.output_run = demands::output_run(graph, node);
         effects.input_kinds = demands::kinds(node, demands::INPUT_KINDS);

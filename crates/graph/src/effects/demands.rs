@@ -71,6 +71,42 @@ impl Run {
     }
 }
 
+/// Attributes that ask for tensors side by side or for memory of special kinds.
+const OF_PLACES: [&str; 6] = [
+    CONTIGUOUS_INPUT,
+    CONTIGUOUS_OUTPUT,
+    PACKED_INPUT,
+    PACKED_OUTPUT,
+    INPUT_KINDS,
+    OUTPUT_KINDS,
+];
+
+/// Whether a node may ask for tensors side by side or for memory of special kinds: a short look, for
+/// the many nodes that do not.
+#[must_use]
+pub fn asks_for_places(node: &Node) -> bool {
+    !node.attrs.is_empty() && OF_PLACES.iter().any(|key| node.attrs.get(key).is_some())
+}
+
+/// The first attribute by which a node asks for a place of its tensors, or says that it leaves
+/// garbage in its inputs; `None` if it does neither.
+#[must_use]
+pub fn asked(node: &Node) -> Option<&'static str> {
+    let asks = |key: &&'static str| match node.attrs.get(key) {
+        None => false,
+        Some(Attr::List(kinds)) => {
+            let kind = |i| memory_kind(node, key, i);
+            let slots = u32::try_from(kinds.len()).unwrap_or(u32::MAX);
+            (0..slots).any(|i| kind(i) != ANY_MEMORY)
+        }
+        Some(flag) => flag.as_bool() == Some(true),
+    };
+    OF_PLACES
+        .into_iter()
+        .chain([INPUT_MUTABLE])
+        .find(|key| asks(key))
+}
+
 /// The kind of memory that a list of kinds gives for a slot; past its end any.
 #[must_use]
 pub fn memory_kind(node: &Node, key: &str, index: u32) -> i64 {

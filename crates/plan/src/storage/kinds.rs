@@ -4,7 +4,7 @@
 //! special kind that its producer or a reader asks for; a reader that asks for another gets a copy.
 
 use rustc_hash::FxHashSet;
-use tenure_graph::effects::demands::ANY_MEMORY;
+use tenure_graph::effects::demands::{ANY_MEMORY, asks_for_places};
 use tenure_graph::effects::{Alias, Effects};
 use tenure_graph::entity::EntityRef;
 use tenure_graph::plan::{Item, Phase};
@@ -29,7 +29,7 @@ impl Join<'_> {
         let mut found = FxHashSet::default();
         for step in self.schedule.steps.iter().filter(|s| s.phase == Phase::Run) {
             let node = &self.graph.nodes[step.node];
-            if node.attrs.is_empty() {
+            if !asks_for_places(node) {
                 continue;
             }
             let effects = self.table.effects(self.graph, step.node);
@@ -56,12 +56,7 @@ impl Join<'_> {
 
     /// The nodes that ask for memory of special kinds.
     fn asking(&self) -> Vec<NodeId> {
-        let asks = |&n: &NodeId| {
-            !self.graph.nodes[n].attrs.is_empty() && {
-                let e = self.table.effects(self.graph, n);
-                !e.input_kinds.is_empty() || !e.output_kinds.is_empty()
-            }
-        };
+        let asks = |&n: &NodeId| asks_for_places(&self.graph.nodes[n]);
         let steps = self.schedule.steps.iter();
         let nodes = steps.filter(|s| s.phase == Phase::Run).map(|s| s.node);
         nodes.filter(asks).collect()

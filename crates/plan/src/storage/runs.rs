@@ -4,6 +4,7 @@
 //! each is held only while it is needed. A tensor that cannot have the place that a run gives it,
 //! since it has another or is not in planned memory, is copied for that run.
 
+use tenure_graph::effects::demands::asks_for_places;
 use tenure_graph::effects::{Effects, Run};
 use tenure_graph::plan::{Phase, Sharing};
 use tenure_graph::{NodeId, ValueId};
@@ -28,13 +29,7 @@ impl Join<'_> {
             .zip(&self.schedule.steps)
             .filter(|(_, step)| step.phase == Phase::Run)
             .map(|(number, step)| (step.node, number))
-            .filter(|&(n, _)| {
-                let asks = || {
-                    let e = self.table.effects(self.graph, n);
-                    e.input_run.is_some() || e.output_run.is_some()
-                };
-                !self.graph.nodes[n].attrs.is_empty() && asks()
-            })
+            .filter(|&(n, _)| asks_for_places(&self.graph.nodes[n]))
             .collect();
         for &(node, step) in &asking {
             let effects = self.table.effects(self.graph, node);
