@@ -15,13 +15,14 @@ use crate::passes::{
     collective_writes, concat_no_task, contiguous_inputs, fixed_addresses, identity,
     in_place_support, subgraph, tensor_moves, user_addresses, zeroing,
 };
-use crate::{Guarded, in_place, layout, read_write, values};
+use crate::{Guarded, in_place, layout, read_write, state, values};
 
 /// One stage.
 type Stage = fn(&Graph, &OpTable, &Options) -> Result<Guarded, GuardError>;
 
 /// The stages with their names, in order.
 const STAGES: &[(&str, Stage)] = &[
+    ("state-order", state::keep_order),
     ("identity", identity::run),
     ("collective-writes", collective_writes::run),
     ("contiguous-inputs", contiguous_inputs::run),
@@ -42,6 +43,7 @@ const STAGES: &[(&str, Stage)] = &[
 /// The stages before a plan. What [`copies_are_planned`](Options::copies_are_planned) leaves of
 /// them: order where it is enough, nodes that clear memory, and what is stored back in variables.
 const BEFORE_A_PLAN: &[(&str, Stage)] = &[
+    ("state-order", state::keep_order),
     ("collective-writes", collective_writes::run),
     ("zeroing", zeroing::run),
     ("values", values::resolve),

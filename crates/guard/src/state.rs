@@ -2,9 +2,14 @@
 //! at that moment.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tenure_graph::effects::OpClass;
-use tenure_graph::{NodeId, ValueId};
+use tenure_graph::effects::{OpClass, OpTable};
+use tenure_graph::{Graph, NodeId, StreamId, ValueId};
 
+use crate::Guarded;
+use crate::error::GuardError;
+use crate::finding::Kind;
+use crate::options::Options;
+use crate::passes::Pass;
 use crate::storage::{outer_input, reference};
 use crate::work::Work;
 
@@ -91,4 +96,70 @@ fn is_updated(work: &Work<'_>, value: ValueId) -> bool {
         }
     }
     false
+}
+
+/// Puts edges between those who read and write one variable, in the order of the file: what is
+/// ordered for other reasons afterwards then keeps that order, or is copied.
+///
+/// Nodes of different streams are in no order but that of their edges, and get none here.
+///
+/// # Errors
+/// When an edit does not fit.
+pub(crate) fn keep_order(
+    graph: &Graph,
+    table: &OpTable,
+    _: &Options,
+) -> Result<Guarded, GuardError> {
+    let mut pass = Pass::new(graph, table, Kind::ReadWrite, "state-order");
+    let writers = Writers::of(&pass.work);
+    if writers.0.is_empty() {
+        return pass.done();
+    }
+    // Who writes by what it runs writes as well.
+    let mut writes: FxHashSet<(NodeId, NodeId)> = FxHashSet::default();
+    for (&variable, nodes) in &writers.0 {
+        for &node in nodes {
+            let owner = |n: &NodeId| graph.subgraphs[graph.nodes[*n].subgraph].owner;
+            let all = std::iter::successors(Some(node), owner);
+            writes.extend(all.map(|n| (variable, n)));
+        }
+    }
+    for subgraph in graph.subgraphs.keys() {
+        let mut open: FxHashMap<(NodeId, Option<StreamId>), Touched> = FxHashMap::default();
+        for &node in &graph.subgraphs[subgraph].nodes {
+            let read = graph.nodes[node].inputs.iter().flatten();
+            let mut variables: Vec<NodeId> = read
+                .filter_map(|&v| variable_of(&pass.work, v))
+                .filter(|v| writers.0.contains_key(v))
+                .collect();
+            variables.sort_unstable();
+            variables.dedup();
+            let is_result = graph.subgraphs[subgraph].output == Some(node);
+            for variable in variables.into_iter().filter(|_| !is_result) {
+                let stream = graph.nodes[node].stream;
+                let touched = open.entry((variable, stream)).or_default();
+                let mut first: Vec<NodeId> = touched.writer.into_iter().collect();
+                if writes.contains(&(variable, node)) {
+                    first.append(&mut touched.readers);
+                    touched.writer = Some(node);
+                } else {
+                    touched.readers.push(node);
+                }
+                for before in first {
+                    if !pass.work.is_plainly_before(before, node) {
+                        let reason = "it comes before among those who use the variable";
+                        pass.work.order(before, node, reason)?;
+                    }
+                }
+            }
+        }
+    }
+    pass.done()
+}
+
+/// The last writer of a variable, and who has read it since.
+#[derive(Default)]
+struct Touched {
+    writer: Option<NodeId>,
+    readers: Vec<NodeId>,
 }
