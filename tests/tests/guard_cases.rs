@@ -1,4 +1,4 @@
-//! Every case of the kinds that the guard has: those in `tests/cases`, and those of the folder of
+//! Every case of the kinds that are built: those in `tests/cases`, and those of the folder of
 //! shared cases where it is at hand (`TENURE_SHARED`, or `shared` beside the repository).
 
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tenure_tests::case::{self, Outcome};
 
 /// Folders of shared cases of which every one is met.
-const KINDS: &[&str] = &["layout", "passes"];
+const KINDS: &[&str] = &["bugs", "layout", "passes"];
 
 fn shared() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
