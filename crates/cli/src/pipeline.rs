@@ -163,7 +163,7 @@ fn unknown_operators(graph: &Graph, table: &OpTable) -> Option<String> {
 pub fn options(rules: &RuleArgs) -> Result<PlanOptions, Failure> {
     if rules.streams != 1 {
         return Err(
-            Failure::bad("--streams: plans are made for one stream as yet")
+            Failure::bad("--streams: nodes keep the streams that the model gives them; nothing assigns them to others yet")
                 .hint("leave --streams out"),
         );
     }
