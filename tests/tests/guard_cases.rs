@@ -31,7 +31,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
             collect(&path, files);
-        } else {
+        } else if path.extension().is_some_and(|e| e == "json") {
             files.push(path);
         }
     }
