@@ -5,7 +5,7 @@
 
 use tenure_check::CheckedPlan;
 use tenure_graph::effects::OpTable;
-use tenure_graph::plan::{Placement, PlanOptions, Sharing};
+use tenure_graph::plan::PlanOptions;
 use tenure_graph::verify::{verify, verify_bodies};
 use tenure_graph::{DType, Graph, text};
 use tenure_guard::compile::{self, before_a_plan};
@@ -163,14 +163,7 @@ fn check(seed: u64) -> Result<bool, String> {
     let mut reference = Reference::new(&graph)?;
     let expected: Result<Vec<Outcome>, String> = inputs.iter().map(|i| reference.run(i)).collect();
     let expected = expected?;
-    let mut options = options(seed);
-    let variables = |n: &tenure_graph::Node| &*n.op == "Variable";
-    if graph.nodes.values().any(variables) {
-        // Where a view of a variable gets memory of its own, it is a copy of what the variable
-        // holds at the moment, and no longer the variable, as this reference has it.
-        options.sharing = options.sharing.max(Sharing::Views);
-        options.outputs = Placement::Planned;
-    }
+    let options = options(seed);
     let compare = |what: &str, graph: &Graph| {
         let show = |error: String| format!("{what}: {error}\n{options:?}\n{}", text::print(graph));
         let Some(plan) = planned(graph, &table, &options).map_err(show)? else {

@@ -204,7 +204,24 @@ impl Gather<'_, '_> {
     /// Decides where a value lives when its producer's step comes, and that it has memory if it
     /// needs any. `source` is what it is another name of, if anything.
     fn settle(&mut self, value: ValueId, source: Option<ValueId>) {
-        if self.layout.outside[value].is_some() || self.layout.spot(Item::Value(value)).is_some() {
+        if self.layout.outside[value].is_some() {
+            return;
+        }
+        let spot = self.layout.spot(Item::Value(value));
+        // A name for a variable's bytes is the variable, whatever the options say.
+        if let Some(variable) = source.filter(|&s| self.is_variable(s)) {
+            if let Some(spot) = spot {
+                self.findings.push(Violation::OutsidePlaced {
+                    value: self.findings.value(value),
+                    outside: Outside::Variable,
+                    storage: spot.storage,
+                });
+            }
+            self.layout.outside[value] = Some(Outside::Variable);
+            self.variables.same(value, variable);
+            return;
+        }
+        if spot.is_some() {
             return;
         }
         // A name for bytes outside is outside itself.

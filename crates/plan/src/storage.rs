@@ -76,7 +76,7 @@ pub fn classes(
     join.add_workspaces();
     join.output_kinds();
     join.copy_results();
-    join.views();
+    join.views()?;
     join.input_kinds();
     join.collect_groups();
     join.collect_accesses();

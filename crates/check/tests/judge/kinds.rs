@@ -140,20 +140,12 @@ fn a_variable_has_other_bytes_at_each_moment() {
       }";
     judge(&[
         Case {
-            name: "taken at two times, each in its place",
+            name: "named at two times, and never placed",
             graph: taken_by_value,
             copies: &[],
             together: &[],
             held: &[],
             right: true,
-        },
-        Case {
-            name: "taken at two times into one place",
-            graph: taken_by_value,
-            copies: &[],
-            together: &[&["body/a", "innermost/c"]],
-            held: &[],
-            right: false,
         },
         Case {
             name: "copied at two times, each to its place",

@@ -185,7 +185,7 @@ impl Join<'_> {
     }
 
     /// What a node writes would have to be in two places.
-    fn torn(&self, node: NodeId) -> PlanError {
+    pub(super) fn torn(&self, node: NodeId) -> PlanError {
         PlanError::Torn {
             node: self.graph.node_label(node),
         }

@@ -9,12 +9,17 @@ use tenure_graph::plan::{Item, Phase, Sharing};
 
 use super::kinds::is_demanded;
 use super::{Join, index};
+use crate::PlanError;
 use crate::homes::Home;
 
 impl Join<'_> {
     /// Joins views into groups, in execution order so that a view's source has its group already.
-    /// What is written in a variable's memory is the variable, however little is shared.
-    pub(super) fn views(&mut self) {
+    /// What is a view of a variable, or is written in its memory, is the variable, however little is
+    /// shared: its readers see what was last written there.
+    ///
+    /// # Errors
+    /// [`PlanError::Torn`] for a view of a variable that would have to be elsewhere.
+    pub(super) fn views(&mut self) -> Result<(), PlanError> {
         let shared = self.options.sharing >= Sharing::Views;
         for step in 0..self.schedule.steps.len() {
             let step = self.schedule.steps[step];
@@ -22,11 +27,16 @@ impl Join<'_> {
                 Phase::Run => {
                     let effects = self.table.effects(self.graph, step.node);
                     let node = &self.graph.nodes[step.node];
-                    let views = effects.views.iter().filter(|_| shared);
-                    for alias in views {
+                    for alias in &effects.views {
                         let from = node.input(alias.input as usize);
                         let to = node.output(alias.output as usize);
-                        self.view(from, to);
+                        if !from.is_some_and(|v| self.is_variable(v)) {
+                            self.view_if(shared, from, to);
+                        } else if effects.output_kind(alias.output) == ANY_MEMORY {
+                            self.variable(from, to);
+                        } else {
+                            return Err(self.torn(step.node));
+                        }
                     }
                     // What must lie elsewhere is written in a copy.
                     let here = |a: &&Alias| !is_demanded(&effects, **a);
@@ -36,20 +46,30 @@ impl Join<'_> {
                         self.variable(from, to);
                     }
                 }
-                Phase::Enter(k) if shared => {
+                Phase::Enter(k) => {
                     let class = self.table.class(self.graph, step.node);
                     for t in transfers(self.graph, step.node, class) {
                         if t.pass == Pass::View && t.at == Point::Enter(k) {
-                            self.view(t.from, t.to);
+                            match t.from.is_some_and(|v| self.is_variable(v)) {
+                                true => self.variable(t.from, t.to),
+                                false => self.view_if(shared, t.from, t.to),
+                            }
                         }
                     }
                 }
-                Phase::Begin | Phase::Enter(_) | Phase::End => {}
+                Phase::Begin | Phase::End => {}
             }
+        }
+        Ok(())
+    }
+
+    fn view_if(&mut self, shared: bool, from: Option<ValueId>, to: Option<ValueId>) {
+        if shared {
+            self.view(from, to);
         }
     }
 
-    /// What is written in a variable's memory stays there, as a graph output too.
+    /// What is in a variable's memory stays there, as a graph output too.
     fn variable(&mut self, from: Option<ValueId>, to: Option<ValueId>) {
         let (Some(from), Some(to)) = (from, to) else {
             return;

@@ -4,7 +4,6 @@
 use smallvec::SmallVec;
 use tenure_graph::control::{Pass, Point, Transfer, transfers};
 use tenure_graph::effects::OpClass;
-use tenure_graph::plan::Sharing;
 use tenure_graph::{NodeId, ValueId};
 
 use super::Resolve;
@@ -234,8 +233,8 @@ impl Resolve<'_> {
             return Ok(());
         };
         let sources = self.sources(reader, from)?;
-        let views = t.pass == Pass::View && self.plan.options.sharing >= Sharing::Views;
-        let target = self.places.settle(to, Some(from).filter(|_| views))?;
+        let is_view = t.pass == Pass::View;
+        let target = self.places.settle(to, Some(from).filter(|_| is_view))?;
         // What is there already in one of the places need not be written.
         let there = sources.iter().any(|s| s.begins_with(&target));
         if let (Some(&source), false) = (sources.first(), there) {

@@ -8,7 +8,7 @@ mod places;
 
 use rustc_hash::FxHashMap;
 use tenure_graph::effects::{Effects, OpClass, OpTable, Trait, cleared};
-use tenure_graph::plan::{Item, Phase, Plan, Sharing};
+use tenure_graph::plan::{Item, Phase, Plan};
 use tenure_graph::{Graph, NodeId, ValueId};
 
 use crate::RuntimeError;
@@ -303,9 +303,8 @@ impl Resolve<'_> {
                 continue;
             };
             let reference = effects.refs.iter().find(|a| a.output == slot);
-            let view = effects.view_of(slot);
-            let views = self.plan.options.sharing >= Sharing::Views;
-            let input = reference.map(|a| a.input).or(view.filter(|_| views));
+            // A view that has no place of its own is what it is a view of.
+            let input = reference.map(|a| a.input).or(effects.view_of(slot));
             let source = input.and_then(|k| node.input(k as usize));
             outputs.push(self.places.settle(value, source)?);
         }

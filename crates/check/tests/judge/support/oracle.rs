@@ -140,10 +140,14 @@ impl Machine<'_, '_> {
     }
 
     /// A value gets the content of another, which is found in an item. The content of a variable
-    /// is that of the moment: what is taken from it at two times need not be equal.
-    fn passed_on(&mut self, item: Item, from: ValueId, to: ValueId) -> u64 {
+    /// is that of the moment: what is taken from it at two times need not be equal. A view of a
+    /// variable is the variable, and nothing is taken.
+    fn passed_on(&mut self, item: Item, from: ValueId, to: ValueId, is_view: bool) -> u64 {
         let mut content = self.content_of(item, from).unwrap_or(0);
         if self.variables.contains(&from) {
+            if is_view && self.f.spots.contains_key(&Item::Value(to)) {
+                self.fail(format!("{to} is a variable and lies elsewhere"));
+            }
             if !self.f.spots.contains_key(&Item::Value(to)) {
                 self.variables.insert(to);
             } else if item == Item::Value(from) {
@@ -334,7 +338,7 @@ impl Machine<'_, '_> {
                 continue;
             };
             let item = f.source(node, k, from);
-            let content = self.passed_on(item, from, value);
+            let content = self.passed_on(item, from, value, true);
             self.move_bytes(item, Item::Value(value), Some(content));
             match (f.spots.get(&item), to) {
                 (Some(a), Some(b)) if a.starts_with(&b) => kept.push(b),
@@ -558,7 +562,7 @@ impl Machine<'_, '_> {
                 Pass::View | Pass::Move => {
                     let item = items.iter().find(near).or(items.first());
                     if let (Some(&item), Some(from)) = (item, t.from) {
-                        let content = self.passed_on(item, from, to);
+                        let content = self.passed_on(item, from, to, t.pass == Pass::View);
                         self.move_bytes(item, Item::Value(to), Some(content));
                     }
                 }

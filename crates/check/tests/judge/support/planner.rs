@@ -2,7 +2,7 @@
 //! keep what a loop touches for the whole loop.
 
 use std::collections::{BTreeMap, BTreeSet};
-use tenure_graph::control::transfers;
+use tenure_graph::control::{Pass, transfers};
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::plan::{
     Arena, Copy, Item, Life, Member, Phase, Place, Placement, Plan, PlanOptions, Span, Step,
@@ -152,7 +152,23 @@ fn add_storages(
             ));
         }
         if step.phase == Phase::Begin {
+            for t in transfers(graph, step.node, table.class(graph, step.node)) {
+                if let (Pass::View, Some(from), Some(to)) = (t.pass, t.from, t.to)
+                    && variables.contains(&from)
+                {
+                    variables.insert(to);
+                    outside.insert(to);
+                }
+            }
             continue;
+        }
+        for alias in &effects.views {
+            let from = node.input(alias.input as usize);
+            let to = node.output(alias.output as usize);
+            if from.is_some_and(|v| variables.contains(&v)) {
+                variables.extend(to);
+                outside.extend(to);
+            }
         }
         for alias in &effects.refs {
             let (Some(from), Some(to)) = (
