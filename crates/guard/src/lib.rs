@@ -38,6 +38,7 @@ pub mod storage;
 #[cfg(test)]
 mod testing;
 pub mod values;
+pub mod witness;
 mod work;
 
 pub use error::GuardError;

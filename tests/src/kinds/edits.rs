@@ -36,7 +36,7 @@ pub fn run(case: &GraphCase, passes: &[(Pass, Extent)], judge: &mut Judge<'_>) {
     let is_whole = passes.iter().any(|&(_, extent)| extent == Extent::Whole);
     if is_whole {
         let table = OpTable::builtin(graph.dialect);
-        kinds::lint::warnings(&lint::run(graph, &table), judge);
+        kinds::lint::warnings(&lint::run(graph, &table).hits, judge);
     }
     if let Some(want) = judge.take("has_conflict").and_then(Value::as_bool)
         && want == done.findings.is_empty()

@@ -13,7 +13,7 @@ pub fn run(case: &GraphCase, judge: &mut Judge<'_>) {
         Ok(graph) => graph,
         Err(error) => return judge.fail(error.clone()),
     };
-    let hits = lint::run(graph, &OpTable::builtin(graph.dialect));
+    let hits = lint::run(graph, &OpTable::builtin(graph.dialect)).hits;
     warnings(&hits, judge);
     let Some(wanted) = judge.take("findings").and_then(Value::as_array) else {
         return;

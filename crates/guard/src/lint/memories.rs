@@ -1,0 +1,205 @@
+//! Who uses which memory, for the lint: values that are one memory, and their uses.
+
+use rustc_hash::FxHashMap;
+use tenure_graph::control::result_index;
+use tenure_graph::effects::{OpClass, OpTable, Trait};
+use tenure_graph::entity::SecondaryMap;
+use tenure_graph::{Graph, NodeId, ValueId};
+
+use crate::layout::attributes::flag;
+use crate::read_write::INPUT_MUTABLE;
+use crate::storage::{in_order, outer_input, reference};
+use crate::work::Work;
+
+/// One use of a memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Access {
+    pub(super) node: NodeId,
+    /// The name by which the memory is used.
+    pub(super) value: ValueId,
+    /// Writes, in whatever way.
+    pub(super) writes: bool,
+    /// Writes what nobody else may see.
+    pub(super) inside: bool,
+}
+
+/// Values that are one memory by views, references and what is handed into and out of subgraphs.
+pub(super) struct Memory {
+    /// Where the memory comes from.
+    pub(super) first: ValueId,
+    /// Its uses, in order of execution; those of one node together, writes first.
+    pub(super) uses: Vec<Access>,
+}
+
+/// Which values are one memory.
+pub(super) struct Memories<'a> {
+    graph: &'a Graph,
+    table: &'a OpTable,
+    /// The value whose memory a value is, one step up.
+    source: SecondaryMap<ValueId, Option<ValueId>>,
+}
+
+impl<'a> Memories<'a> {
+    /// Looks at a whole program.
+    pub(super) fn new(graph: &'a Graph, table: &'a OpTable) -> Self {
+        let mut source = SecondaryMap::new();
+        for (id, value) in &graph.values {
+            source[id] = step_up(graph, table, value.producer, value.output);
+        }
+        Memories {
+            graph,
+            table,
+            source,
+        }
+    }
+
+    /// The memories that somebody uses, each with its uses, in the order of the program.
+    pub(super) fn all(&self, work: &Work<'_>) -> Vec<Memory> {
+        let mut first_of: SecondaryMap<ValueId, Option<ValueId>> = SecondaryMap::new();
+        let mut index: FxHashMap<ValueId, usize> = FxHashMap::default();
+        let mut all: Vec<Memory> = Vec::new();
+        for node in in_order(self.graph, self.graph.root) {
+            for &value in self.graph.nodes[node].outputs.iter().flatten() {
+                let first = self.first(value, &mut first_of);
+                let at = *index.entry(first).or_insert_with(|| {
+                    let uses = Vec::new();
+                    all.push(Memory { first, uses });
+                    all.len() - 1
+                });
+                self.uses(work, value, &mut all[at].uses);
+            }
+        }
+        for memory in &mut all {
+            memory
+                .uses
+                .sort_by_key(|u| (work.position(u.node), !u.writes, u.value));
+        }
+        all.retain(|memory| !memory.uses.is_empty());
+        all
+    }
+
+    /// Where a value's memory comes from. Each value is climbed over once.
+    fn first(&self, value: ValueId, known: &mut SecondaryMap<ValueId, Option<ValueId>>) -> ValueId {
+        let mut way = vec![value];
+        let first = loop {
+            let Some(&last) = way.last() else {
+                break value;
+            };
+            if let Some(first) = known[last] {
+                break first;
+            }
+            match self.source[last] {
+                // A step goes to an earlier node or across a border, so the way ends; its length
+                // is bounded for graphs that contradict themselves.
+                Some(next) if way.len() <= self.graph.values.len() => way.push(next),
+                _ => break last,
+            }
+        };
+        for value in way {
+            known[value] = Some(first);
+        }
+        first
+    }
+
+    /// Adds the uses of a value under this name.
+    fn uses(&self, work: &Work<'_>, value: ValueId, uses: &mut Vec<Access>) {
+        let (graph, table) = (self.graph, self.table);
+        for &(node, i) in work.users(value) {
+            let class = table.class(graph, node);
+            // What is done inside is found there; a branch itself looks at its condition.
+            let hands_in = match class {
+                OpClass::Branch => i > 0,
+                OpClass::Call => true,
+                _ => false,
+            };
+            let handed_in = hands_in && !graph.nodes[node].bodies.is_empty();
+            // The results are taken when everything else is done.
+            let is_result = class == OpClass::Output;
+            if handed_in || is_result || table.traits(graph, node).has(Trait::Hint) {
+                continue;
+            }
+            let inside = flag(&graph.nodes[node].attrs, INPUT_MUTABLE);
+            let writes = inside || work.updates(node, i);
+            let reads = || {
+                let effects = table.effects(graph, node);
+                !effects.shape_only.contains(&i) && !self.is_view(node, i)
+            };
+            if writes || reads() {
+                uses.push(Access {
+                    node,
+                    value,
+                    writes,
+                    inside,
+                });
+            }
+        }
+    }
+
+    /// Whether a node does nothing but give an input another name. A loop does more: it begins
+    /// with what it is given.
+    fn is_view(&self, node: NodeId, i: u32) -> bool {
+        let (graph, table) = (self.graph, self.table);
+        let outputs = (0u32..).zip(&graph.nodes[node].outputs);
+        let mut outputs = outputs.filter(|(_, value)| value.is_some());
+        table.class(graph, node) != OpClass::While
+            && outputs.any(|(o, _)| reference(graph, table, node, o) == Some(i))
+    }
+
+    /// The last writer before a value of a memory: whose bytes a reader of that value means; `None`
+    /// for what was there first. `writes` are the nodes that write the memory.
+    pub(super) fn version(
+        &self,
+        value: ValueId,
+        is_writer: impl Fn(NodeId) -> bool,
+        known: &mut FxHashMap<ValueId, Option<NodeId>>,
+    ) -> Option<NodeId> {
+        let mut way = Vec::new();
+        let mut value = value;
+        let version = loop {
+            if let Some(&version) = known.get(&value) {
+                break version;
+            }
+            way.push(value);
+            let producer = self.graph.values[value].producer;
+            if is_writer(producer) {
+                break Some(producer);
+            }
+            match self.source[value] {
+                Some(next) if way.len() <= self.graph.values.len() => value = next,
+                _ => break None,
+            }
+        };
+        for value in way {
+            known.insert(value, version);
+        }
+        version
+    }
+}
+
+/// The value whose memory an output is: what a view or reference names, what is given to a
+/// subgraph, what a partition gives back. A loop begins with a value of its own.
+fn step_up(graph: &Graph, table: &OpTable, node: NodeId, output: u32) -> Option<ValueId> {
+    match table.class(graph, node) {
+        OpClass::Input => {
+            let (owner, i) = outer_input(graph, table, node)?;
+            let by_memory = matches!(
+                table.class(graph, owner),
+                OpClass::Branch | OpClass::Call | OpClass::While
+            );
+            graph.nodes[owner].input(i as usize).filter(|_| by_memory)
+        }
+        OpClass::While => None,
+        OpClass::Call if !graph.nodes[node].bodies.is_empty() => {
+            let body = graph.nodes[node].bodies.first()?;
+            let results = graph.subgraphs[body.graph].output?;
+            let inputs = graph.nodes[results].inputs.iter().enumerate();
+            let mut inputs =
+                inputs.filter(|(i, _)| result_index(graph, Some(results), *i) == output as usize);
+            inputs.next().and_then(|(_, value)| *value)
+        }
+        _ => {
+            let i = reference(graph, table, node, output)?;
+            graph.nodes[node].input(i as usize)
+        }
+    }
+}
