@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tenure_guard::Kind;
+use tenure_guard::lint::{Code, Level};
 
 /// Plans, proves and shows the memory of neural-network graphs.
 #[derive(Debug, Parser)]
@@ -60,6 +61,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Part what must not share memory: copies and control edges, each with its reason
     Guard(GuardArgs),
+    /// Report accesses to shared memory whose order is not certain, and what else should be known
+    Lint(LintArgs),
     /// Write a model as graph JSON, or only its memory
     Convert(ConvertArgs),
     /// Draw a saved plan: lifetimes and memory map
@@ -203,6 +206,58 @@ pub struct GuardArgs {
     pub json: bool,
 }
 
+/// `tenure lint`.
+#[derive(Debug, Args)]
+pub struct LintArgs {
+    /// ONNX model or graph JSON; told apart by its content
+    #[arg(required_unless_present = "explain")]
+    pub model: Option<PathBuf>,
+    /// Value of a free dimension: NAME=N or INPUT@AXIS=N
+    #[arg(long, value_name = "NAME=N")]
+    pub dim: Vec<String>,
+    /// Rows for operators, in TOML (docs/adding-an-operator.md)
+    #[arg(long, value_name = "FILE")]
+    pub ops: Vec<PathBuf>,
+    /// How findings are written
+    #[arg(long, value_enum, default_value_t = LintFormat::Text)]
+    pub format: LintFormat,
+    /// Exit 1 when there are findings of this level or above (error, warning, note), or of one of
+    /// these codes; never
+    #[arg(long, value_name = "LEVEL|CODE", value_delimiter = ',', value_parser = fail_on, default_value = "error")]
+    pub fail_on: Vec<FailOn>,
+    /// Report this kind alone
+    #[arg(long, value_name = "KIND", value_parser = kind)]
+    pub only: Option<Kind>,
+    /// Say what a code means and what to do about it
+    #[arg(long, value_name = "CODE", value_parser = code)]
+    pub explain: Option<Code>,
+    /// Write to a file
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// How findings are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LintFormat {
+    /// Lines for people
+    Text,
+    /// One JSON object
+    Json,
+    /// SARIF 2.1.0, for code hosts and editors
+    Sarif,
+}
+
+/// Findings that make the exit code 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailOn {
+    /// None.
+    Never,
+    /// Those of a level or above.
+    Level(Level),
+    /// Those of a code.
+    Code(Code),
+}
+
 /// `tenure convert`.
 #[derive(Debug, Args)]
 pub struct ConvertArgs {
@@ -277,6 +332,23 @@ fn kind(name: &str) -> Result<Kind, String> {
     let all = Kind::ALL.map(Kind::name);
     let found = Kind::ALL.into_iter().find(|kind| kind.name() == name);
     found.ok_or_else(|| format!("the kinds are {}", all.join(", ")))
+}
+
+fn code(name: &str) -> Result<Code, String> {
+    let all = Code::ALL.map(Code::name);
+    Code::from_name(name).ok_or_else(|| format!("the codes are {}", all.join(", ")))
+}
+
+fn fail_on(name: &str) -> Result<FailOn, String> {
+    if name == "never" {
+        return Ok(FailOn::Never);
+    }
+    let level = Level::ALL.into_iter().find(|level| level.name() == name);
+    if let Some(level) = level {
+        return Ok(FailOn::Level(level));
+    }
+    let known = |e| format!("give never, note, warning, error or a code: {e}");
+    code(name).map(FailOn::Code).map_err(known)
 }
 
 fn strategy(name: &str) -> Result<tenure_solve::Strategy, String> {

@@ -5,6 +5,7 @@
 //! PlanFile ──ReportModel::new──► ReportModel ──► text::summary
 //!                                           └──► html::page
 //! buffers with offsets ──► Packing ──► svg::picture
+//! findings ──► sarif::log
 //! ```
 //!
 //! Functions here return strings; who writes them where is the caller's business.
@@ -15,6 +16,7 @@ mod error;
 pub mod html;
 pub mod model;
 mod name;
+pub mod sarif;
 mod size;
 pub mod svg;
 pub mod text;

@@ -3,6 +3,7 @@
 mod check;
 mod convert;
 mod guard;
+mod lint;
 mod plan;
 mod report;
 mod solve;
@@ -18,6 +19,7 @@ pub fn run(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Solve(args) => solve::run(&args, ui),
         Command::Check(args) => check::run(&args, ui),
         Command::Guard(args) => guard::run(args, ui),
+        Command::Lint(args) => lint::run(args, ui),
         Command::Convert(args) => convert::run(&args, ui),
         Command::Report(args) => report::run(&args, ui),
     }
