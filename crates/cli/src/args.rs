@@ -63,6 +63,8 @@ pub enum Command {
     Guard(GuardArgs),
     /// Report accesses to shared memory whose order is not certain, and what else should be known
     Lint(LintArgs),
+    /// Say how two values stand to each other: one memory, in order, apart, or in no order
+    Why(WhyArgs),
     /// Write a model as graph JSON, or only its memory
     Convert(ConvertArgs),
     /// Draw a saved plan: lifetimes and memory map
@@ -256,6 +258,20 @@ pub enum FailOn {
     Level(Level),
     /// Those of a code.
     Code(Code),
+}
+
+/// `tenure why`.
+#[derive(Debug, Args)]
+pub struct WhyArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// A value, as plan files name it
+    pub a: String,
+    /// The other value
+    pub b: String,
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `tenure convert`.

@@ -38,6 +38,7 @@ pub mod storage;
 #[cfg(test)]
 mod testing;
 pub mod values;
+pub mod why;
 pub mod witness;
 mod work;
 

@@ -7,6 +7,7 @@ mod lint;
 mod plan;
 mod report;
 mod solve;
+mod why;
 
 use crate::args::Command;
 use crate::exit::{Exit, Failure};
@@ -20,6 +21,7 @@ pub fn run(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Check(args) => check::run(&args, ui),
         Command::Guard(args) => guard::run(args, ui),
         Command::Lint(args) => lint::run(args, ui),
+        Command::Why(args) => why::run(args, ui),
         Command::Convert(args) => convert::run(&args, ui),
         Command::Report(args) => report::run(&args, ui),
     }
