@@ -14,7 +14,6 @@ pub(crate) use placed::packed;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use tenure_graph::effects::demands::ANY_MEMORY;
 use tenure_graph::effects::{Alias, Effects, OpClass, OpTable};
 use tenure_graph::entity::EntitySet;
 use tenure_graph::plan::{Item, Phase, Place, Placement, Plan, Sharing};
@@ -413,7 +412,7 @@ impl Gather<'_, '_> {
             let input = |k: u32| node.input(k as usize);
             let source = view.or(reference.map(|a| a.input)).and_then(input);
             if let Some(alias) = reference {
-                self.reference(id, value, alias);
+                self.reference(id, value, alias, &effects);
             }
             match (view, source) {
                 (Some(_), Some(from)) => {
@@ -552,7 +551,7 @@ impl Gather<'_, '_> {
     }
 
     /// A reference is written in the memory of its input, and that memory may be written.
-    fn reference(&mut self, id: NodeId, output: ValueId, alias: &Alias) {
+    fn reference(&mut self, id: NodeId, output: ValueId, alias: &Alias, effects: &Effects) {
         let Some(input) = self.graph.nodes[id].input(alias.input as usize) else {
             return;
         };
@@ -584,7 +583,7 @@ impl Gather<'_, '_> {
         let place = self.region(Item::Value(output));
         let here = match outside {
             // What is written in a variable's memory is the variable, unless it must lie elsewhere.
-            Some(Outside::Variable) if !(copied && self.is_elsewhere(id, alias)) => {
+            Some(Outside::Variable) if !(copied && effects.is_placed(*alias)) => {
                 let here = place.is_none() && !copied;
                 if here {
                     self.layout.outside[output] = outside;
@@ -607,18 +606,6 @@ impl Gather<'_, '_> {
                 input: self.findings.value(input),
             });
         }
-    }
-
-    /// Whether a reference, or what it refers to, must lie beside others or in memory of a special
-    /// kind.
-    fn is_elsewhere(&self, id: NodeId, alias: &Alias) -> bool {
-        let effects = self.table.effects(self.graph, id);
-        let kinds = [
-            effects.output_kind(alias.output),
-            effects.input_kind(alias.input),
-        ];
-        let runs = [effects.input_run, effects.output_run];
-        kinds != [ANY_MEMORY; 2] || runs.iter().any(Option::is_some)
     }
 
     /// What a node writes meets neither what else it writes nor, unless its operator allows it,

@@ -149,7 +149,6 @@ impl Changes {
         for (i, added) in self.added.iter().enumerate() {
             let new = new_node(editor.graph(), added, i, &values)?;
             let spot = spot(graph, added, i, &nodes)?;
-            let stream = new.stream;
             let id = editor
                 .apply(
                     &Edit::Add {
@@ -169,7 +168,6 @@ impl Changes {
                     added.name
                 )));
             }
-            debug_assert!(stream.is_none() || editor.graph().nodes[id].stream == stream);
             for &value in editor.graph().nodes[id].outputs.iter().flatten() {
                 values.insert(editor.graph().value_label(value), value);
             }

@@ -308,6 +308,15 @@ impl Graph {
         self.nodes[self.values[value].producer].subgraph
     }
 
+    /// The node of `subgraph` that is `node` or runs it; `None` if it stands elsewhere.
+    #[must_use]
+    pub fn around(&self, mut node: NodeId, subgraph: SubgraphId) -> Option<NodeId> {
+        while self.nodes[node].subgraph != subgraph {
+            node = self.subgraphs[self.nodes[node].subgraph].owner?;
+        }
+        Some(node)
+    }
+
     /// How many subgraphs stand around one: 0 for the root.
     #[must_use]
     pub fn depth(&self, subgraph: SubgraphId) -> usize {

@@ -91,10 +91,9 @@ pub fn before_a_plan(
 /// Whether a node writes an input's memory, leaves garbage there, or needs cleared memory.
 fn asks(graph: &Graph, table: &OpTable, node: NodeId) -> bool {
     let attrs = &graph.nodes[node].attrs;
-    let clears = [CLEARS_INPUTS, CLEARS_OUTPUTS].iter();
-    let effects = || table.effects(graph, node);
-    clears.into_iter().any(|name| attrs.get(name).is_some()) || {
-        let effects = effects();
+    let mut clears = [CLEARS_INPUTS, CLEARS_OUTPUTS].iter();
+    clears.any(|name| attrs.get(name).is_some()) || {
+        let effects = table.effects(graph, node);
         !effects.refs.is_empty() || !effects.spoils.is_empty()
     }
 }

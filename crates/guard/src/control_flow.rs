@@ -265,9 +265,7 @@ impl Pass<'_> {
         let graph = self.graph;
         let members = classes.lists[class].iter().map(|&m| classes.anchors[m]);
         let readers = members.filter(|m| !m.is_output() && m.value(graph).is_some());
-        let mut readers: Vec<NodeId> = readers
-            .filter_map(|m| around(graph, m.node, body))
-            .collect();
+        let mut readers: Vec<NodeId> = readers.filter_map(|m| graph.around(m.node, body)).collect();
         readers.sort_unstable();
         readers.dedup();
         readers
@@ -290,7 +288,7 @@ impl Pass<'_> {
         }
         let members = classes.lists[new].iter().map(|&m| classes.anchors[m]);
         let writers = members.filter(|m| m.is_output());
-        let writers = writers.filter_map(|m| around(graph, m.node, body));
+        let writers = writers.filter_map(|m| graph.around(m.node, body));
         let Some(writer) = writers.min_by_key(|&n| self.work.position(n)) else {
             return true;
         };
@@ -364,12 +362,4 @@ fn inner_result(graph: &Graph, made: Anchor) -> Option<ValueId> {
     let inputs = graph.nodes[output].inputs.iter().enumerate();
     let mut inputs = inputs.filter(|(i, _)| result_index(graph, Some(output), *i) == o as usize);
     inputs.next().and_then(|(_, value)| *value)
-}
-
-/// The node of `subgraph` that is `node` or runs it.
-fn around(graph: &Graph, mut node: NodeId, subgraph: SubgraphId) -> Option<NodeId> {
-    while graph.nodes[node].subgraph != subgraph {
-        node = graph.subgraphs[graph.nodes[node].subgraph].owner?;
-    }
-    Some(node)
 }

@@ -296,19 +296,12 @@ impl Moments {
             };
             needs.push((end, "data"));
             // What is read inside by name is there before the outer node starts.
-            let home = graph.nodes[producer].subgraph;
-            let mut inside = node.subgraph;
-            while inside != home {
-                let Some(owner) = graph.subgraphs[inside].owner else {
-                    break;
-                };
-                inside = graph.nodes[owner].subgraph;
-                if inside == home
-                    && let Some(start) = self.start[owner]
-                    && end < start
-                {
-                    self.needs[start].push((end, "data"));
-                }
+            let around = graph.around(id, graph.home(value));
+            if let Some(owner) = around.filter(|&owner| owner != id)
+                && let Some(start) = self.start[owner]
+                && end < start
+            {
+                self.needs[start].push((end, "data"));
             }
         }
         let control = node.control.iter().filter_map(|&n| self.end[n]);

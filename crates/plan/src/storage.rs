@@ -12,7 +12,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use tenure_graph::effects::demands::{ANY_MEMORY, SESSION_MEMORY};
+use std::rc::Rc;
+use tenure_graph::effects::demands::{ANY_MEMORY, SESSION_MEMORY, asks_for_places};
 use tenure_graph::effects::{Effects, OpTable};
 use tenure_graph::entity::{EntityRef, SecondaryMap};
 use tenure_graph::plan::{Copy, Item, Life, Member, Phase, Placement, PlanOptions, Span};
@@ -102,6 +103,8 @@ struct Join<'a> {
     options: &'a PlanOptions,
     homes: &'a Homes,
     schedule: &'a Schedule,
+    /// Nodes without bodies that ask for places of their tensors, with their steps, in order.
+    asking: Rc<[(NodeId, u32)]>,
     /// What is certain of the order of steps on several streams.
     clocks: Option<Clocks>,
     /// Steps that access each group, where there are several streams.
@@ -163,12 +166,19 @@ impl<'a> Join<'a> {
         schedule: &'a Schedule,
         clocks: Option<Clocks>,
     ) -> Self {
+        let asking = (0u32..)
+            .zip(&schedule.steps)
+            .filter(|(_, step)| step.phase == Phase::Run)
+            .map(|(number, step)| (step.node, number))
+            .filter(|&(node, _)| asks_for_places(&graph.nodes[node]))
+            .collect();
         Join {
             graph,
             table,
             options,
             homes,
             schedule,
+            asking,
             clocks,
             accesses: Vec::new(),
             ends: Vec::new(),

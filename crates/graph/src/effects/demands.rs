@@ -107,14 +107,20 @@ pub fn asked(node: &Node) -> Option<&'static str> {
         .find(|key| asks(key))
 }
 
-/// The kind of memory that a list of kinds gives for a slot; past its end any.
+/// The kind of memory that a list of kinds states for a slot; past its end any.
 #[must_use]
-pub fn memory_kind(node: &Node, key: &str, index: u32) -> i64 {
+pub fn stated_kind(node: &Node, key: &str, index: u32) -> i64 {
     let Some(Attr::List(kinds)) = node.attrs.get(key) else {
         return ANY_MEMORY;
     };
     let kind = kinds.get(index as usize).and_then(Attr::as_int);
-    let kind = kind.unwrap_or(ANY_MEMORY);
+    kind.unwrap_or(ANY_MEMORY)
+}
+
+/// The same, where all kinds that ordinary tensors live in are one.
+#[must_use]
+pub fn memory_kind(node: &Node, key: &str, index: u32) -> i64 {
+    let kind = stated_kind(node, key, index);
     if ORDINARY_KINDS.contains(&kind) {
         ANY_MEMORY
     } else {
@@ -193,7 +199,9 @@ fn listed(attrs: &Attrs, key: &str, slots: usize) -> Vec<usize> {
     indices.into_iter().filter_map(slot).collect()
 }
 
-fn flag(attrs: &Attrs, name: &str) -> bool {
+/// Whether an attribute is there and true.
+#[must_use]
+pub fn flag(attrs: &Attrs, name: &str) -> bool {
     attrs.get(name).and_then(Attr::as_bool) == Some(true)
 }
 

@@ -168,6 +168,16 @@ impl Effects {
         kind.copied().unwrap_or(demands::ANY_MEMORY)
     }
 
+    /// Whether a reference, or what it refers to, must lie beside others or in memory of a special
+    /// kind.
+    #[must_use]
+    pub fn is_placed(&self, reference: Alias) -> bool {
+        self.output_kind(reference.output) != demands::ANY_MEMORY
+            || self.input_kind(reference.input) != demands::ANY_MEMORY
+            || self.output_run.is_some()
+            || self.input_run.is_some()
+    }
+
     /// The input that output `output` is a view of.
     #[must_use]
     pub fn view_of(&self, output: u32) -> Option<u32> {

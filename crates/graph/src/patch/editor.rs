@@ -370,7 +370,7 @@ impl<'a> Editor<'a> {
             needs[id].extend(&node.control);
             for &value in node.inputs.iter().flatten() {
                 let producer = self.graph.values[value].producer;
-                if let Some(reader) = self.around(id, self.graph.nodes[producer].subgraph) {
+                if let Some(reader) = self.graph.around(id, self.graph.nodes[producer].subgraph) {
                     needs[reader].push(producer);
                 }
             }
@@ -410,7 +410,7 @@ impl<'a> Editor<'a> {
                     input.and_then(|v| Some((v, self.instead.get(&v)?)))
                 {
                     let removed = &self.graph.nodes[self.graph.values[from].producer];
-                    if let Some(waiter) = self.around(id, removed.subgraph) {
+                    if let Some(waiter) = self.graph.around(id, removed.subgraph) {
                         waits.entry(waiter).or_default().extend(&removed.control);
                     }
                     input = Some(instead);
@@ -426,14 +426,6 @@ impl<'a> Editor<'a> {
                 self.graph.to_mut().nodes[id].control = control.into();
             }
         }
-    }
-
-    /// The node of `subgraph` that is `node` or runs it.
-    fn around(&self, mut node: NodeId, subgraph: SubgraphId) -> Option<NodeId> {
-        while self.graph.nodes[node].subgraph != subgraph {
-            node = self.graph.subgraphs[self.graph.nodes[node].subgraph].owner?;
-        }
-        Some(node)
     }
 
     /// The given nodes, with what a removed one needed of the same subgraph in its place.

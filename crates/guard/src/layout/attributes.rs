@@ -4,9 +4,10 @@
 //! does.
 
 use std::fmt;
+use tenure_graph::effects::demands::{ANY_MEMORY, INPUT_KINDS, OUTPUT_KINDS, memory_kind};
 use tenure_graph::effects::{OpClass, OpTable, Trait};
 use tenure_graph::patch::Slot;
-use tenure_graph::{Attr, Attrs, Graph, Node, NodeId, SubgraphId};
+use tenure_graph::{Graph, NodeId, SubgraphId};
 
 use crate::options::Options;
 use crate::storage::{Anchor, Classes, SOURCE_VARIABLE, reference};
@@ -121,7 +122,7 @@ impl AttributeSet {
 pub struct Traits {
     /// What it asks.
     pub attributes: AttributeSet,
-    /// Kind of memory; [`ORDINARY_MEMORY`] if it is none of the special ones.
+    /// Kind of memory; [`ANY_MEMORY`] if it is none of the special ones.
     pub memory: i64,
     /// Its node cannot be told a new address even where pages change.
     pub is_switch: bool,
@@ -130,12 +131,6 @@ pub struct Traits {
     /// The variable whose memory the output is, by name.
     pub source: Option<NodeId>,
 }
-
-/// The kind of memory that is not special.
-pub const ORDINARY_MEMORY: i64 = 0;
-
-/// Kinds of memory that ordinary tensors live in: default, device memory, DDR.
-const ORDINARY_KINDS: [i64; 3] = [ORDINARY_MEMORY, 2, 4];
 
 /// The engine that runs collectives.
 pub const COLLECTIVE_ENGINE: &str = "ops_kernel_info_hccl";
@@ -199,7 +194,7 @@ impl Scope<'_> {
             ..Traits::default()
         };
         let fixed = self.has_fixed_addresses(anchor.node);
-        let kinds = match anchor.slot {
+        let kind = match anchor.slot {
             Slot::In(i) => {
                 let is_result = graph.subgraphs[node.subgraph].output == Some(anchor.node);
                 attributes.add(Attribute::UserOutput, at_border && is_result);
@@ -208,7 +203,7 @@ impl Scope<'_> {
                 attributes.add(Attribute::ContiguousInput, side_by_side);
                 let packed = flag(&node.attrs, PACKED_INPUT) && inputs >= 2;
                 attributes.add(Attribute::PackedInput, packed);
-                memory_kind(node, "_input_memory_type", i)
+                memory_kind(node, INPUT_KINDS, i)
             }
             Slot::Out(o) => {
                 let user = known.has(Trait::CallerMemory) && at_border;
@@ -228,11 +223,11 @@ impl Scope<'_> {
                             && self.refers(anchor.node, o);
                     attributes.add(Attribute::Reference, refers);
                 }
-                memory_kind(node, "_output_memory_type", o)
+                memory_kind(node, OUTPUT_KINDS, o)
             }
         };
-        if !ORDINARY_KINDS.contains(&kinds) {
-            traits.memory = kinds;
+        if kind != ANY_MEMORY {
+            traits.memory = kind;
             let special = match anchor.slot {
                 Slot::In(_) => Attribute::SpecialInput,
                 Slot::Out(_) => Attribute::SpecialOutput,
@@ -283,28 +278,12 @@ impl Scope<'_> {
 }
 
 pub use tenure_graph::effects::demands::{
-    CONTIGUOUS_INPUT, CONTIGUOUS_OUTPUT, PACKED_INPUT, PACKED_OUTPUT,
+    CONTIGUOUS_INPUT, CONTIGUOUS_OUTPUT, PACKED_INPUT, PACKED_OUTPUT, flag,
 };
-
-/// Whether an attribute is there and true.
-#[must_use]
-pub fn flag(attrs: &Attrs, name: &str) -> bool {
-    attrs.get(name).and_then(Attr::as_bool) == Some(true)
-}
 
 /// Whether all sizes in a subgraph are known before the run, as its file says.
 #[must_use]
 pub fn is_static(graph: &Graph, subgraph: SubgraphId) -> bool {
     let attrs = &graph.subgraphs[subgraph].attrs;
     !flag(attrs, "dynamic_shape") && !flag(attrs, "_dynamic_shape_partitioned")
-}
-
-/// The kind of memory that a list of kinds gives for a slot; past its end the ordinary one.
-#[must_use]
-pub fn memory_kind(node: &Node, key: &str, index: u32) -> i64 {
-    let Some(Attr::List(kinds)) = node.attrs.get(key) else {
-        return ORDINARY_MEMORY;
-    };
-    let kind = kinds.get(index as usize).and_then(Attr::as_int);
-    kind.unwrap_or(ORDINARY_MEMORY)
 }

@@ -6,7 +6,9 @@ use tenure_graph::NodeId;
 use tenure_graph::effects::Trait;
 use tenure_graph::patch::Slot;
 
-use super::attributes::{Attribute, ORDINARY_MEMORY, Traits};
+use tenure_graph::effects::demands::ANY_MEMORY;
+
+use super::attributes::{Attribute, Traits};
 use super::class::ClassView;
 use super::runs::{ends_meet, is_run_of};
 use super::table::{Checker, Rule};
@@ -119,7 +121,7 @@ fn ask(view: &ClassView<'_>, checker: Checker, pair: &Pair) -> Vec<Anchor> {
             } else {
                 pair.b_traits
             };
-            if traits.memory != ORDINARY_MEMORY {
+            if traits.memory != ANY_MEMORY {
                 Vec::new()
             } else if !group.is_output() && view.is_passed_through(group) {
                 vec![special]

@@ -125,19 +125,12 @@ fn levels(graph: &Graph, work: &Work<'_>, memories: &[Memory]) -> Vec<(SubgraphI
 /// For nodes with subgraphs, the nodes beside them whose values are read inside by name.
 fn captures(graph: &Graph) -> FxHashMap<NodeId, Vec<NodeId>> {
     let mut captures: FxHashMap<NodeId, Vec<NodeId>> = FxHashMap::default();
-    for node in graph.nodes.values() {
+    for (id, node) in &graph.nodes {
         for &value in node.inputs.iter().flatten() {
-            let producer = graph.values[value].producer;
-            let home = graph.nodes[producer].subgraph;
-            let mut inside = node.subgraph;
-            while inside != home {
-                let Some(owner) = graph.subgraphs[inside].owner else {
-                    break;
-                };
-                inside = graph.nodes[owner].subgraph;
-                if inside == home {
-                    captures.entry(owner).or_default().push(producer);
-                }
+            let around = graph.around(id, graph.home(value));
+            if let Some(owner) = around.filter(|&owner| owner != id) {
+                let producer = graph.values[value].producer;
+                captures.entry(owner).or_default().push(producer);
             }
         }
     }

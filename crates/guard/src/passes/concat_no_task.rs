@@ -4,6 +4,7 @@
 //! producer is free to write where it is told.
 
 use rustc_hash::FxHashSet;
+use tenure_graph::effects::demands::{ONE_MEMORY, OUTPUT_KINDS, stated_kind};
 use tenure_graph::effects::{OpClass, OpTable, Trait};
 use tenure_graph::patch::{Edit, Slot};
 use tenure_graph::{Attr, Graph, NodeId, ValueId};
@@ -13,14 +14,11 @@ use super::joined_offsets::ON_CHIP;
 use crate::Guarded;
 use crate::error::GuardError;
 use crate::finding::Kind;
-use crate::layout::attributes::{
-    CONTIGUOUS_INPUT, CONTIGUOUS_OUTPUT, PACKED_INPUT, flag, memory_kind,
-};
+use crate::layout::attributes::{CONTIGUOUS_INPUT, CONTIGUOUS_OUTPUT, PACKED_INPUT, flag};
 use crate::options::Options;
 use crate::storage::{Anchor, in_order};
 
 const NO_TASK: &str = "_no_task";
-const OUTPUT_REUSES_INPUT: &str = "_output_reuse_input";
 const FREE_FOR_JOIN: &str = "can_reused_for_concat_optimize";
 
 /// Pieces start at multiples of so many bytes.
@@ -43,7 +41,7 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
         let marks = [
             (NO_TASK, Attr::Bool(true)),
             (PACKED_INPUT, Attr::Bool(true)),
-            (OUTPUT_REUSES_INPUT, Attr::Bool(true)),
+            (ONE_MEMORY, Attr::Bool(true)),
             ("_reuse_input_on_dim_index", Attr::Int(0)),
         ];
         for (attr, value) in marks {
@@ -85,7 +83,7 @@ impl Pass<'_> {
             .map(|&v| {
                 let made = &graph.values[v];
                 let producer = &graph.nodes[made.producer];
-                memory_kind(producer, "_output_memory_type", made.output)
+                stated_kind(producer, OUTPUT_KINDS, made.output)
             })
             .collect();
         let one_kind = kinds.len() == 1 && !kinds.iter().any(|k| ON_CHIP.contains(k));
@@ -122,7 +120,7 @@ impl Pass<'_> {
             CONTIGUOUS_OUTPUT,
             "reference",
             NO_TASK,
-            OUTPUT_REUSES_INPUT,
+            ONE_MEMORY,
             PACKED_INPUT,
         ];
         let claimed = |at: Anchor| {
@@ -152,7 +150,7 @@ impl Pass<'_> {
         while let Some(value) = stack.pop() {
             for &(reader, _) in self.work.users(value) {
                 let node = &graph.nodes[reader];
-                let claims = [NO_TASK, OUTPUT_REUSES_INPUT, PACKED_INPUT];
+                let claims = [NO_TASK, ONE_MEMORY, PACKED_INPUT];
                 if claims.iter().any(|name| flag(&node.attrs, name)) {
                     return false;
                 }

@@ -4,18 +4,16 @@
 //! Packed groups are left to the layout pass.
 
 use tenure_graph::effects::OpTable;
+use tenure_graph::effects::demands::{INPUT_KINDS, PEER_MEMORY, stated_kind};
 use tenure_graph::{Attr, Attrs, Graph, NodeId, ValueId};
 
 use super::Pass;
 use crate::Guarded;
 use crate::error::GuardError;
 use crate::finding::Kind;
-use crate::layout::attributes::{CONTIGUOUS_INPUT, flag, memory_kind};
+use crate::layout::attributes::{CONTIGUOUS_INPUT, flag};
 use crate::options::Options;
 use crate::storage::in_order;
-
-/// The kind of memory that other devices reach.
-const PEER_MEMORY: i64 = 17;
 
 /// Runs the pass.
 ///
@@ -26,7 +24,7 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
     for id in in_order(graph, graph.root) {
         let contiguous = flag(&graph.nodes[id].attrs, CONTIGUOUS_INPUT);
         for i in (0u32..).take(graph.nodes[id].inputs.len()) {
-            let peer = memory_kind(&graph.nodes[id], "_input_memory_type", i) == PEER_MEMORY;
+            let peer = stated_kind(&graph.nodes[id], INPUT_KINDS, i) == PEER_MEMORY;
             let needed = options.refuse_missing_inputs && (contiguous || peer);
             pass.missing_input(id, i, needed)?;
             if let Some(value) = pass.work.graph().nodes[id].input(i as usize) {
@@ -43,7 +41,7 @@ impl Pass<'_> {
         let is_contiguous = |n: NodeId| flag(&graph.nodes[n].attrs, CONTIGUOUS_INPUT);
         let is_source = self.is_source(value);
         let contiguous = is_contiguous(id);
-        let peer = memory_kind(&graph.nodes[id], "_input_memory_type", i) == PEER_MEMORY;
+        let peer = stated_kind(&graph.nodes[id], INPUT_KINDS, i) == PEER_MEMORY;
         let groups = self
             .work
             .users(value)

@@ -4,22 +4,15 @@
 //! special kind that its producer or a reader asks for; a reader that asks for another gets a copy.
 
 use rustc_hash::FxHashSet;
-use tenure_graph::effects::demands::{ANY_MEMORY, asks_for_places};
-use tenure_graph::effects::{Alias, Effects};
+use std::rc::Rc;
+use tenure_graph::effects::Run;
+use tenure_graph::effects::demands::ANY_MEMORY;
 use tenure_graph::entity::EntityRef;
-use tenure_graph::plan::{Item, Phase};
+use tenure_graph::plan::Item;
 use tenure_graph::{NodeId, ValueId};
 
 use super::Join;
 use crate::homes::Home;
-
-/// Whether a reference, or what it refers to, must lie beside others or in memory of a special kind.
-pub(super) fn is_demanded(effects: &Effects, alias: Alias) -> bool {
-    effects.output_kind(alias.output) != ANY_MEMORY
-        || effects.input_kind(alias.input) != ANY_MEMORY
-        || effects.output_run.is_some()
-        || effects.input_run.is_some()
-}
 
 const REASON: &str = "the reader needs it in memory of another kind";
 
@@ -27,13 +20,10 @@ impl Join<'_> {
     /// Values that lie beside others or in memory of a special kind.
     pub(super) fn demanded_places(&self) -> FxHashSet<ValueId> {
         let mut found = FxHashSet::default();
-        for step in self.schedule.steps.iter().filter(|s| s.phase == Phase::Run) {
-            let node = &self.graph.nodes[step.node];
-            if !asks_for_places(node) {
-                continue;
-            }
-            let effects = self.table.effects(self.graph, step.node);
-            let whole = |run: Option<tenure_graph::effects::Run>| run.is_some_and(|r| r.whole);
+        for &(id, _) in self.asking.iter() {
+            let node = &self.graph.nodes[id];
+            let effects = self.table.effects(self.graph, id);
+            let whole = |run: Option<Run>| run.is_some_and(|r| r.whole);
             let inputs = (0u32..).zip(&node.inputs).filter(|&(i, _)| {
                 let is_whole = i == 0 && whole(effects.output_run);
                 effects.input_run.is_some() || is_whole || effects.input_kind(i) != ANY_MEMORY
@@ -43,7 +33,7 @@ impl Join<'_> {
                 effects.output_run.is_some() || is_whole || effects.output_kind(o) != ANY_MEMORY
             });
             found.extend(inputs.chain(outputs).filter_map(|(_, v)| *v));
-            for alias in effects.refs.iter().filter(|&&a| is_demanded(&effects, a)) {
+            for alias in effects.refs.iter().filter(|&&a| effects.is_placed(a)) {
                 let slots = [
                     node.input(alias.input as usize),
                     node.output(alias.output as usize),
@@ -54,17 +44,9 @@ impl Join<'_> {
         found
     }
 
-    /// The nodes that ask for memory of special kinds.
-    fn asking(&self) -> Vec<NodeId> {
-        let asks = |&n: &NodeId| asks_for_places(&self.graph.nodes[n]);
-        let steps = self.schedule.steps.iter();
-        let nodes = steps.filter(|s| s.phase == Phase::Run).map(|s| s.node);
-        nodes.filter(asks).collect()
-    }
-
     /// Gives values the kinds that their producers ask for.
     pub(super) fn output_kinds(&mut self) {
-        for node in self.asking() {
+        for (node, _) in Rc::clone(&self.asking).iter().copied() {
             let effects = self.table.effects(self.graph, node);
             for (o, value) in (0u32..).zip(&self.graph.nodes[node].outputs) {
                 if let Some(value) = *value {
@@ -76,9 +58,9 @@ impl Join<'_> {
 
     /// Gives values the kinds that their readers ask for, if they have none yet, and readers copies.
     pub(super) fn input_kinds(&mut self) {
-        for node in self.asking() {
+        for (node, _) in Rc::clone(&self.asking).iter().copied() {
             let effects = self.table.effects(self.graph, node);
-            if effects.refs.iter().any(|&a| is_demanded(&effects, a)) {
+            if effects.refs.iter().any(|&a| effects.is_placed(a)) {
                 self.copy_variables(node, REASON);
             }
             for (i, value) in (0u32..).zip(&self.graph.nodes[node].inputs) {
@@ -100,7 +82,7 @@ impl Join<'_> {
     /// has a node that stores it there.
     pub(super) fn copy_variables(&mut self, node: NodeId, reason: &str) {
         let effects = self.table.effects(self.graph, node);
-        for &alias in effects.refs.iter().filter(|&&a| is_demanded(&effects, a)) {
+        for &alias in effects.refs.iter().filter(|&&a| effects.is_placed(a)) {
             let Some(value) = self.graph.nodes[node].input(alias.input as usize) else {
                 continue;
             };

@@ -432,14 +432,16 @@ impl Join<'_> {
     fn may_meet(&mut self, x: &Segment, y: &Segment, shift: i64) -> bool {
         let start_x = self.find(x.group).1;
         let start_y = self.find(y.group).1 + shift;
-        let end = |group: Index, start: i64| {
-            let bytes = self.items[group as usize].bytes;
-            start.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX))
-        };
+        let end = |group: Index, start: i64| end_of(start, self.items[group as usize].bytes);
         let is_beside = end(x.group, start_x) <= start_y || end(y.group, start_y) <= start_x;
         let between = start_y - start_x;
         is_beside || self.hands_over(x, y, between) || self.hands_over(y, x, -between)
     }
+}
+
+/// The byte after the last of something that starts at a byte of its class.
+pub(super) fn end_of(start: i64, bytes: u64) -> i64 {
+    start.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX))
 }
 
 /// Two classes that can be one.

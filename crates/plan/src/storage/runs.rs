@@ -4,12 +4,12 @@
 //! each is held only while it is needed. A tensor that cannot have the place that a run gives it,
 //! since it has another or is not in planned memory, is copied for that run.
 
-use tenure_graph::effects::demands::asks_for_places;
+use std::rc::Rc;
 use tenure_graph::effects::{Effects, Run};
-use tenure_graph::plan::{Phase, Sharing};
+use tenure_graph::plan::Sharing;
 use tenure_graph::{NodeId, ValueId};
 
-use super::merge::Sizes;
+use super::merge::{Sizes, end_of};
 use super::{Index, Join};
 use crate::PlanError;
 
@@ -25,19 +25,14 @@ const MOST_LARGE: usize = 256;
 impl Join<'_> {
     /// Gives all tensors of runs their places: outputs first, for which there is no other way.
     pub(super) fn runs(&mut self) -> Result<(), PlanError> {
-        let asking: Vec<(NodeId, u32)> = (0u32..)
-            .zip(&self.schedule.steps)
-            .filter(|(_, step)| step.phase == Phase::Run)
-            .map(|(number, step)| (step.node, number))
-            .filter(|&(n, _)| asks_for_places(&self.graph.nodes[n]))
-            .collect();
-        for &(node, step) in &asking {
+        let asking = Rc::clone(&self.asking);
+        for &(node, step) in asking.iter() {
             let effects = self.table.effects(self.graph, node);
             if let Some(run) = effects.output_run {
                 self.output_run(node, step, run)?;
             }
         }
-        for (node, step) in asking {
+        for &(node, step) in asking.iter() {
             let effects = self.table.effects(self.graph, node);
             if let Some(run) = effects.input_run {
                 self.input_run(node, step, run, &effects)?;
@@ -260,18 +255,20 @@ impl Join<'_> {
         let mut large: Vec<usize> = settled.iter().copied().filter(|&i| !single[i]).collect();
         for &i in order.iter().filter(|&&i| i != anchor) {
             let piece = pieces[i];
-            let others = if single[i] { &large } else { &settled };
-            let mut others = others.iter().map(|&other| pieces[other]);
+            let (first, others) = match single[i] {
+                true => (Some(anchor), &large),
+                false => (None, &settled),
+            };
+            let mut others = others
+                .iter()
+                .copied()
+                .chain(first)
+                .map(|other| pieces[other]);
             let agrees = others.all(|other| {
                 let shift = piece.at - other.at;
                 self.fit(other.held, piece.held, Sizes::Any, shift)
                     .is_some()
             });
-            let agrees = agrees && {
-                let base = pieces[anchor];
-                let shift = piece.at - base.at;
-                self.fit(base.held, piece.held, Sizes::Any, shift).is_some()
-            };
             if agrees {
                 stays[i] = true;
                 settled.push(i);
@@ -304,8 +301,7 @@ impl Join<'_> {
     fn is_free(&mut self, group: Index, shift: i64, value: ValueId, step: u32) -> bool {
         let (root, at) = self.find(group);
         let start = at.saturating_add(shift);
-        let bytes = self.graph.bytes(value).unwrap_or(0);
-        let end = start.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
+        let end = end_of(start, self.graph.bytes(value).unwrap_or(0));
         let extent = self.items[root as usize].extent;
         if end <= extent.0 || start >= extent.1 {
             return true;
@@ -316,8 +312,7 @@ impl Join<'_> {
         let mut there = alive.iter().filter(is_there);
         there.all(|segment| {
             let from = self.find(segment.group).1;
-            let bytes = self.items[segment.group as usize].bytes;
-            let to = from.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
+            let to = end_of(from, self.items[segment.group as usize].bytes);
             end <= from || start >= to
         })
     }

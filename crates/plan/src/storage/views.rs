@@ -7,7 +7,6 @@ use tenure_graph::effects::demands::ANY_MEMORY;
 use tenure_graph::entity::EntityRef;
 use tenure_graph::plan::{Item, Phase, Sharing};
 
-use super::kinds::is_demanded;
 use super::{Join, index};
 use crate::PlanError;
 use crate::homes::Home;
@@ -20,7 +19,6 @@ impl Join<'_> {
     /// # Errors
     /// [`PlanError::Torn`] for a view of a variable that would have to be elsewhere.
     pub(super) fn views(&mut self) -> Result<(), PlanError> {
-        let shared = self.options.sharing >= Sharing::Views;
         for step in 0..self.schedule.steps.len() {
             let step = self.schedule.steps[step];
             match step.phase {
@@ -31,7 +29,7 @@ impl Join<'_> {
                         let from = node.input(alias.input as usize);
                         let to = node.output(alias.output as usize);
                         if !from.is_some_and(|v| self.is_variable(v)) {
-                            self.view_if(shared, from, to);
+                            self.view(from, to);
                         } else if effects.output_kind(alias.output) == ANY_MEMORY {
                             self.variable(from, to);
                         } else {
@@ -39,7 +37,7 @@ impl Join<'_> {
                         }
                     }
                     // What must lie elsewhere is written in a copy.
-                    let here = |a: &&Alias| !is_demanded(&effects, **a);
+                    let here = |a: &&Alias| !effects.is_placed(**a);
                     for alias in effects.refs.iter().filter(here) {
                         let from = node.input(alias.input as usize);
                         let to = node.output(alias.output as usize);
@@ -52,7 +50,7 @@ impl Join<'_> {
                         if t.pass == Pass::View && t.at == Point::Enter(k) {
                             match t.from.is_some_and(|v| self.is_variable(v)) {
                                 true => self.variable(t.from, t.to),
-                                false => self.view_if(shared, t.from, t.to),
+                                false => self.view(t.from, t.to),
                             }
                         }
                     }
@@ -61,12 +59,6 @@ impl Join<'_> {
             }
         }
         Ok(())
-    }
-
-    fn view_if(&mut self, shared: bool, from: Option<ValueId>, to: Option<ValueId>) {
-        if shared {
-            self.view(from, to);
-        }
     }
 
     /// What is in a variable's memory stays there, as a graph output too.
@@ -86,10 +78,14 @@ impl Join<'_> {
         }
     }
 
+    /// Joins a view to the group of its source, where views may share memory.
     fn view(&mut self, from: Option<ValueId>, to: Option<ValueId>) {
         let (Some(from), Some(to)) = (from, to) else {
             return;
         };
+        if self.options.sharing < Sharing::Views {
+            return;
+        }
         let source = self.items[from.index()].group as usize;
         let (a, b) = (&self.items[source], &self.items[to.index()]);
         let outside =
