@@ -164,3 +164,28 @@ fn a_plan_for_one_stream_is_refused_for_several() {
     }
     assert!(refused > 50 && kept > 10, "{refused} refused, {kept} kept");
 }
+
+/// The outputs of a run that are the inputs of another, however many they are.
+#[test]
+fn a_run_that_goes_on_is_not_copied() {
+    const PIECES: usize = 600;
+    let piece = r#"{"dtype": "float32", "shape": [4]}"#;
+    let outputs = vec![piece; PIECES].join(", ");
+    let inputs: Vec<String> = (0..PIECES).map(|i| format!("\"split:{i}\"")).collect();
+    let inputs = inputs.join(", ");
+    let whole = format!(r#"[{{"dtype": "float32", "shape": [{}]}}]"#, 4 * PIECES);
+    let text = format!(
+        r#"{{"format": "tenure.graph/1", "graphs": [{{"name": "root", "nodes": [
+            {{"name": "x", "op": "Data", "outputs": {whole}}},
+            {{"name": "split", "op": "SplitD", "inputs": ["x:0"], "outputs": [{outputs}],
+              "attrs": {{"continuous_output": true}}}},
+            {{"name": "join", "op": "HcomAllGather", "inputs": [{inputs}], "outputs": {whole},
+              "attrs": {{"continuous_input": true}}}},
+            {{"name": "out", "op": "NetOutput", "inputs": ["join:0"]}}]}}]}}"#
+    );
+    let graph = tenure_graph::json::read(text.as_bytes()).unwrap();
+    let plan = planned(&graph, &PlanOptions::default()).unwrap();
+    assert!(plan.copies.is_empty(), "{} copies", plan.copies.len());
+    let table = OpTable::builtin(graph.dialect);
+    assert!(check(&graph, &table, &plan).is_ok());
+}

@@ -87,6 +87,7 @@ impl Layout {
             findings,
             layout,
             packed: None,
+            last_packed: None,
         };
         for (id, storage) in &plan.storages {
             reader.storage(id, storage);
@@ -201,6 +202,8 @@ struct Reader<'r, 'a> {
     layout: Layout,
     /// Values in runs without gaps; made when first needed.
     packed: Option<FxHashSet<ValueId>>,
+    /// The storage that was looked at last, and whether one of these is in it.
+    last_packed: Option<(StorageId, bool)>,
 }
 
 impl Reader<'_, '_> {
@@ -307,8 +310,9 @@ impl Reader<'_, '_> {
             },
             storage: id,
         };
-        let free = matches!(m.item, Item::Workspace(..)) || m.offset > 0 && self.is_packed(storage);
-        if !free && !start.is_multiple_of(self.plan.options.align) {
+        let is_aligned =
+            matches!(m.item, Item::Workspace(..)) || start.is_multiple_of(self.plan.options.align);
+        if !(is_aligned || m.offset > 0 && self.is_packed(id, storage)) {
             self.findings.push(Violation::Misaligned {
                 what: self.findings.item(m.item).name,
                 offset: start,
@@ -330,19 +334,27 @@ impl Reader<'_, '_> {
     }
 
     /// Whether something in a storage lies in a run without gaps.
-    fn is_packed(&mut self, storage: &Storage) -> bool {
+    fn is_packed(&mut self, id: StorageId, storage: &Storage) -> bool {
+        // Members of one storage are asked one after the other.
+        if let Some((known, is_packed)) = self.last_packed
+            && known == id
+        {
+            return is_packed;
+        }
         let (graph, table) = (self.graph, self.table);
         let packed = self
             .packed
             .get_or_insert_with(|| crate::demands::packed(graph, table));
-        storage.members.iter().any(|m| match m.item {
+        let is_packed = storage.members.iter().any(|m| match m.item {
             Item::Value(value) => packed.contains(&value),
             Item::Copy(k) => {
                 let copy = self.plan.copies.get(k as usize);
                 copy.is_some_and(|c| packed.contains(&c.value))
             }
             Item::Workspace(..) => false,
-        })
+        });
+        self.last_packed = Some((id, is_packed));
+        is_packed
     }
 
     /// The bytes that an item needs; `None` if it does not exist or must have no storage.

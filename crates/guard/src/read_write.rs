@@ -333,7 +333,7 @@ impl<'a> Pass<'a> {
                     };
                 }
                 _ => {
-                    let effects = table.effects(graph, id);
+                    let effects = self.work.effects(id);
                     let writes = effects.refs.iter().any(|a| a.output == made.output);
                     if writes {
                         return OutputType::Writeable;

@@ -161,11 +161,8 @@ impl Pass<'_> {
             return (owner == node).then_some(i);
         }
         let i = reference(graph, table, node, o)?;
-        let writes = table
-            .effects(graph, node)
-            .refs
-            .iter()
-            .any(|a| a.output == o);
+        let effects = self.work.effects(node);
+        let writes = effects.refs.iter().any(|a| a.output == o);
         let changes = table.class(graph, node) == OpClass::While && types.writes((node, i));
         (!writes && !changes).then_some(i)
     }

@@ -4,7 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use tenure_graph::effects::{OpTable, Trait};
+use tenure_graph::effects::{Effects, OpTable, Trait};
 use tenure_graph::entity::SecondaryMap;
 use tenure_graph::patch::{Edit, Editor, Log, NewNode, NewOutput, Slot, Spot};
 use tenure_graph::{Attr, Attrs, Graph, NodeId, ValueId};
@@ -35,6 +35,9 @@ const WRITES_USER_OUTPUT: &str = "_is_connected_to_netoutput";
 /// Attribute of the producer that a copy takes over, unless empty.
 const BATCH_LABEL: &str = "_batch_label";
 
+/// Inputs and outputs of a node up to which what it does is looked up each time.
+const FEW_SLOTS: usize = 16;
+
 /// How many nodes [`Work::is_plainly_before`] looks at.
 const SHORT_WAY: usize = 64;
 
@@ -56,6 +59,8 @@ pub struct Work<'a> {
     /// How many edits were made.
     version: Cell<u64>,
     producers: RefCell<FxHashMap<NodeId, Dated>>,
+    /// What nodes with many slots do to memory, and the version that this was found in.
+    effects: RefCell<FxHashMap<NodeId, (u64, Rc<Effects>)>>,
 }
 
 impl<'a> Work<'a> {
@@ -85,6 +90,7 @@ impl<'a> Work<'a> {
             removed: FxHashSet::default(),
             version: Cell::new(0),
             producers: RefCell::default(),
+            effects: RefCell::default(),
         }
     }
 
@@ -630,10 +636,31 @@ impl<'a> Work<'a> {
         false
     }
 
+    /// What a node does to memory. Passes ask slot by slot, so of nodes with many slots it is
+    /// remembered.
+    #[must_use]
+    pub fn effects(&self, node: NodeId) -> Rc<Effects> {
+        let of = || Rc::new(self.table.effects(self.graph(), node));
+        let n = &self.graph().nodes[node];
+        if n.inputs.len() + n.outputs.len() <= FEW_SLOTS {
+            return of();
+        }
+        let version = self.version();
+        let mut known = self.effects.borrow_mut();
+        match known.get(&node) {
+            Some((dated, effects)) if *dated == version => Rc::clone(effects),
+            _ => {
+                let effects = of();
+                known.insert(node, (version, Rc::clone(&effects)));
+                effects
+            }
+        }
+    }
+
     /// Whether a node writes its input `i` in place, so that others see it.
     #[must_use]
     pub fn updates(&self, node: NodeId, i: u32) -> bool {
-        let effects = self.table.effects(self.graph(), node);
+        let effects = self.effects(node);
         effects.refs.iter().any(|alias| alias.input == i)
     }
 

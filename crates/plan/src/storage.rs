@@ -13,7 +13,9 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::rc::Rc;
-use tenure_graph::effects::demands::{ANY_MEMORY, SESSION_MEMORY, asks_for_places};
+use tenure_graph::effects::demands::{
+    ANY_MEMORY, INPUT_KINDS, SESSION_MEMORY, asks_for_places, memory_kind,
+};
 use tenure_graph::effects::{Effects, OpTable};
 use tenure_graph::entity::{EntityRef, SecondaryMap};
 use tenure_graph::plan::{Copy, Item, Life, Member, Phase, Placement, PlanOptions, Span};
@@ -145,6 +147,8 @@ struct Entry {
     extent: (i64, i64),
     /// Whether something in its class starts elsewhere than the root; meaningful for roots.
     shifted: bool,
+    /// Whether the segments of its class are to be put in order; meaningful for roots.
+    unsorted: bool,
     /// Kind of memory that it asks for.
     kind: i64,
     /// Whether it stands for garbage, and is no member of the storage.
@@ -206,6 +210,7 @@ impl<'a> Join<'a> {
             at: 0,
             extent: (0, i64::try_from(bytes).unwrap_or(i64::MAX)),
             shifted: false,
+            unsorted: false,
             kind: ANY_MEMORY,
             hidden: false,
             caller: false,
@@ -339,11 +344,8 @@ impl<'a> Join<'a> {
         let bytes = self.graph.bytes(value).unwrap_or(0);
         let life = self.schedule.span[reader].into_iter().collect();
         let copy = self.push(Item::Copy(k), bytes, 1, life, bytes > 0);
-        let attrs = &self.graph.nodes[reader].attrs;
-        if !attrs.is_empty() {
-            let effects = self.table.effects(self.graph, reader);
-            self.items[copy as usize].kind = effects.input_kind(input);
-        }
+        let kind = memory_kind(&self.graph.nodes[reader], INPUT_KINDS, input);
+        self.items[copy as usize].kind = kind;
         self.copy_at.insert((reader, input), copy);
         copy
     }

@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use serde::Serialize;
 use tenure_check::check;
-use tenure_graph::Graph;
 use tenure_graph::changes::Changes;
 use tenure_graph::plan::{Arena, Plan};
 use tenure_graph::plan_file::{CheckBlock, ModelIdentity, PlanFile, Summary};
+use tenure_graph::{Graph, Node};
 use tenure_guard::compile;
 use tenure_plan::metadata::MemoryGraph;
 use tenure_plan::{Cut, assign, memory};
@@ -73,8 +73,16 @@ struct JsonCopies {
     by_plain_rules: Option<usize>,
 }
 
-/// Nodes beyond which nobody counts the copies of the plain rules.
-const PLAIN_RULES_UP_TO: usize = 100_000;
+/// Nodes of a graph, and inputs or outputs of a node, beyond which nobody counts the copies of the
+/// plain rules: some of these compare all slots of a node with each other.
+const PLAIN_RULES_UP_TO: (usize, usize) = (100_000, 4096);
+
+/// Whether the copies of the plain rules are counted.
+fn is_countable(graph: &Graph) -> bool {
+    let (nodes, slots) = PLAIN_RULES_UP_TO;
+    let is_narrow = |n: &Node| n.inputs.len().max(n.outputs.len()) <= slots;
+    graph.nodes.len() <= nodes && graph.nodes.values().all(is_narrow)
+}
 
 /// Milliseconds of each stage.
 #[derive(Clone, Copy, Default, Serialize)]
@@ -152,7 +160,7 @@ fn of_graph(graph: Graph, args: &PlanArgs, ui: &Ui, read_ms: f64) -> Result<Outc
     let bad = |e: tenure_plan::PlanError| Failure::bad(format!("{path}: {e}"));
     let start = Instant::now();
     let options_of_file = tenure_guard::Options::of(&loaded.graph);
-    let plain_rules = (args.json && loaded.graph.nodes.len() <= PLAIN_RULES_UP_TO).then(|| {
+    let plain_rules = (args.json && is_countable(&loaded.graph)).then(|| {
         let counted =
             compile::copies_by_plain_rules(&loaded.graph, &loaded.table, &options_of_file);
         counted.ok()

@@ -121,7 +121,7 @@ impl<'a> Memories<'a> {
             let inside = flag(&graph.nodes[node].attrs, INPUT_MUTABLE);
             let writes = inside || work.updates(node, i);
             let reads = || {
-                let effects = table.effects(graph, node);
+                let effects = work.effects(node);
                 !effects.shape_only.contains(&i) && !self.is_view(node, i)
             };
             if writes || reads() {

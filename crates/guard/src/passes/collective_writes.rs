@@ -58,6 +58,12 @@ impl Pass<'_> {
             let assign = format!("{name}_Assign_{i}");
             return self.write_back(id, i, value, &assign, Attrs::new());
         }
+        // The collective may read it a second time: then nothing else need be looked at.
+        let mut again = self.work.users(value).iter().copied();
+        let again = again.any(|u| u.0 == id && u != (id, i) && !self.looks_at_shape(u));
+        if again && options.copies_are_planned {
+            return Ok(());
+        }
         let users = self.work.users(value).to_vec();
         let others = users.into_iter().filter(|&user| user != (id, i));
         let others: Vec<(NodeId, u32)> = others.filter(|&u| !self.looks_at_shape(u)).collect();
@@ -113,7 +119,7 @@ impl Pass<'_> {
     fn looks_at_shape(&self, (reader, i): (NodeId, u32)) -> bool {
         let graph = self.work.graph();
         let table = self.work.table;
-        if table.effects(graph, reader).shape_only.contains(&i) {
+        if self.work.effects(reader).shape_only.contains(&i) {
             return true;
         }
         if !table.traits(graph, reader).has(Trait::Relabels) {
@@ -123,6 +129,6 @@ impl Pass<'_> {
         let users = made.map_or(&[][..], |v| self.work.users(v));
         users
             .iter()
-            .all(|&(n, i)| table.effects(graph, n).shape_only.contains(&i))
+            .all(|&(n, i)| self.work.effects(n).shape_only.contains(&i))
     }
 }

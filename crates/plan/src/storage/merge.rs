@@ -1,5 +1,6 @@
 //! Classes: groups that hold the same memory one after the other.
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tenure_graph::effects::demands::ANY_MEMORY;
 use tenure_graph::effects::{Alias, Effects};
@@ -213,6 +214,15 @@ impl Join<'_> {
         step: u32,
         effects: &Effects,
     ) -> Result<(), PlanError> {
+        if effects.spoils.is_empty() {
+            return Ok(());
+        }
+        // How many inputs find each group.
+        let mut readers: FxHashMap<Index, usize> = FxHashMap::default();
+        let inputs = (0u32..).take(self.graph.nodes[node].inputs.len());
+        for held in inputs.filter_map(|i| self.held(node, i)) {
+            *readers.entry(held).or_default() += 1;
+        }
         for &input in &effects.spoils {
             // A reference writes there itself, and once is enough.
             if !self.written.insert((node, input)) || effects.refs.iter().any(|a| a.input == input)
@@ -224,10 +234,7 @@ impl Join<'_> {
                 continue;
             };
             let source = self.held(node, input).unwrap_or(self.group(value));
-            let same = |&(i, _): &(u32, Option<ValueId>)| i != input;
-            let others = (0u32..).zip(n.inputs.iter().copied()).filter(same);
-            let mut others = others.filter_map(|(i, _)| self.held(node, i));
-            let is_alone = !others.any(|other| other == source);
+            let is_alone = readers.get(&source).is_none_or(|&n| n == 1);
             let outside = !self.items[source as usize].planned;
             match self.graph.bytes(value) {
                 Some(0) => continue,
@@ -247,6 +254,7 @@ impl Join<'_> {
                 if self.is_copied(node, input) {
                     return Err(self.torn(node));
                 }
+                readers.entry(source).and_modify(|n| *n -= 1);
                 let reason = "the reader leaves garbage there, and the value is needed afterwards";
                 let copy = self.late_copy(value, node, input, reason);
                 if !self.hand_over(copy, garbage, step) {
@@ -319,18 +327,17 @@ impl Join<'_> {
         let kept = &mut self.segments[large as usize];
         let in_order = kept.last() <= moved.first();
         kept.extend(moved);
-        if !in_order {
-            kept.sort_unstable();
-        }
         let s = &mut self.items[small as usize];
         (s.class, s.at) = (large, shift);
         let (caller, input, align) = (s.caller, s.input, s.align);
-        let (extent, shifted) = (s.extent, s.shifted);
+        let (extent, shifted, unsorted) = (s.extent, s.shifted, s.unsorted);
         let l = &mut self.items[large as usize];
         l.caller |= caller;
         l.input |= input;
         l.align = l.align.max(align);
         l.shifted |= shifted || shift != 0;
+        // Many may be joined side by side before anybody asks for the order.
+        l.unsorted |= unsorted || !in_order;
         l.extent.0 = l.extent.0.min(extent.0 + shift);
         l.extent.1 = l.extent.1.max(extent.1 + shift);
         l.kind = kind;
@@ -388,6 +395,11 @@ impl Join<'_> {
     /// Whether the lives of two classes, the second `shift` bytes behind the first, meet only where
     /// their bytes do not, or where their groups are related.
     fn compatible(&mut self, a: Index, b: Index, shift: i64) -> bool {
+        for root in [a, b] {
+            if std::mem::take(&mut self.items[root as usize].unsorted) {
+                self.segments[root as usize].sort_unstable();
+            }
+        }
         let is_plain =
             shift == 0 && !self.items[a as usize].shifted && !self.items[b as usize].shifted;
         let (mut few, mut many) = (&self.segments[a as usize], &self.segments[b as usize]);

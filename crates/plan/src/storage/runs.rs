@@ -215,6 +215,9 @@ impl Join<'_> {
     /// Which pieces can stay where they are, so that the fewest are copied and each copy can lie in
     /// its place.
     fn settle(&mut self, pieces: &[Piece], step: u32) -> Vec<bool> {
+        if self.is_settled(pieces) {
+            return vec![true; pieces.len()];
+        }
         let mut order: Vec<usize> = (0..pieces.len()).collect();
         let single: Vec<bool> = pieces.iter().map(|p| self.is_single(p)).collect();
         if single.iter().filter(|single| !**single).count() > MOST_LARGE {
@@ -237,6 +240,18 @@ impl Join<'_> {
             }
         }
         best.map_or_else(|| vec![false; pieces.len()], |(_, stays)| stays)
+    }
+
+    /// Whether all pieces lie beside one another already, as when the outputs of a run are the
+    /// inputs of another.
+    fn is_settled(&mut self, pieces: &[Piece]) -> bool {
+        let Some(first) = pieces.first() else {
+            return true;
+        };
+        let (root, start) = self.find(first.held);
+        pieces
+            .iter()
+            .all(|p| self.find(p.held) == (root, start + p.at - first.at))
     }
 
     /// Which pieces can stay if one does; `None` if the others could not even lie there as copies.
