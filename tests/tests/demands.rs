@@ -46,7 +46,8 @@ fn planned(graph: &Graph, options: &PlanOptions) -> Result<Plan, PlanError> {
 #[test]
 fn every_plan_meets_what_is_asked_for() {
     let (mut made, mut copies, mut arenas, mut shifted) = (0, 0, 0, 0);
-    for seed in 0..graphs() {
+    // Those that failed once, of which there are few.
+    for seed in (0..graphs()).chain([105_095, 105_767]) {
         let graph = asking(seed);
         let table = OpTable::builtin(graph.dialect);
         let options = options(seed);

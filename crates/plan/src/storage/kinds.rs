@@ -104,7 +104,7 @@ impl Join<'_> {
     }
 
     /// Lets a value lie in memory of a kind, if it is in none that is special yet.
-    fn ask(&mut self, value: ValueId, kind: i64) -> bool {
+    pub(super) fn ask(&mut self, value: ValueId, kind: i64) -> bool {
         let group = self.items[value.index()].group as usize;
         let entry = &mut self.items[group];
         if entry.planned && !entry.caller && entry.kind == ANY_MEMORY {

@@ -28,12 +28,17 @@ impl Join<'_> {
                     for alias in &effects.views {
                         let from = node.input(alias.input as usize);
                         let to = node.output(alias.output as usize);
-                        if !from.is_some_and(|v| self.is_variable(v)) {
-                            self.view(from, to);
-                        } else if effects.output_kind(alias.output) == ANY_MEMORY {
-                            self.variable(from, to);
-                        } else {
-                            return Err(self.torn(step.node));
+                        let kind = effects.input_kind(alias.input);
+                        match from {
+                            Some(v) if self.is_variable(v) => {
+                                if effects.output_kind(alias.output) != ANY_MEMORY {
+                                    return Err(self.torn(step.node));
+                                }
+                                self.variable(from, to);
+                            }
+                            // It is a view of what has to be copied to other memory first.
+                            Some(v) if kind != ANY_MEMORY && !self.ask(v, kind) => {}
+                            _ => self.view(from, to),
                         }
                     }
                     // What must lie elsewhere is written in a copy.
