@@ -72,11 +72,12 @@ fn outcome(failures: Vec<String>) -> Outcome {
 }
 
 fn load(path: &Path) -> Result<Outcome, String> {
-    let (bytes, file, expect) = read(path)?;
+    let (bytes, file) = read(path)?;
     match file.get("format").and_then(Value::as_str) {
-        Some("tenure.graph/1") => Ok(kinds::run(&graph_case(path, &bytes, file, expect))),
-        Some("tenure.trace/1") => Ok(outcome(kinds::trace::run(&file, &expect))),
-        Some("tenure.csv-case/1") => Ok(outcome(kinds::csv::run(path, &expect))),
+        Some("tenure.graph/1") => Ok(kinds::run(&graph_case(path, &bytes, file)?)),
+        Some("tenure.trace/1") => Ok(outcome(kinds::trace::run(&file, &expect(&file)?))),
+        Some("tenure.csv-case/1") => Ok(outcome(kinds::csv::run(path, &expect(&file)?))),
+        Some("tenure.runtime/1") => Ok(outcome(kinds::runtime::run(&file))),
         Some(other) => Err(format!("cases of format {other:?} are not built yet")),
         None => Err("says no `format`".to_owned()),
     }
@@ -88,38 +89,33 @@ fn load(path: &Path) -> Result<Outcome, String> {
 /// When it cannot be read or is no case on a graph.
 pub fn sibling(case: &GraphCase, name: &str) -> Result<GraphCase, String> {
     let path = case.folder.join(format!("{name}.json"));
-    let (bytes, file, expect) = read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(graph_case(&path, &bytes, file, expect))
+    let said = |e| format!("{}: {e}", path.display());
+    let (bytes, file) = read(&path).map_err(said)?;
+    graph_case(&path, &bytes, file).map_err(said)
 }
 
-/// A file as it is, the same as JSON, and its key `expect`.
-type Parts = (Vec<u8>, Map<String, Value>, Map<String, Value>);
-
-fn read(path: &Path) -> Result<Parts, String> {
+/// A file as it is, and the same as JSON.
+fn read(path: &Path) -> Result<(Vec<u8>, Map<String, Value>), String> {
     let bytes = std::fs::read(path).map_err(|e| format!("cannot be read: {e}"))?;
     let file: Value = serde_json::from_slice(&bytes).map_err(|e| format!("is no JSON: {e}"))?;
-    let Value::Object(file) = file else {
-        return Err("is no JSON object".to_owned());
-    };
+    match file {
+        Value::Object(file) => Ok((bytes, file)),
+        _ => Err("is no JSON object".to_owned()),
+    }
+}
+
+fn expect(file: &Map<String, Value>) -> Result<Map<String, Value>, String> {
     match file.get("expect") {
-        Some(Value::Object(expect)) => {
-            let expect = expect.clone();
-            Ok((bytes, file, expect))
-        }
+        Some(Value::Object(expect)) => Ok(expect.clone()),
         _ => Err("has no `expect`".to_owned()),
     }
 }
 
-fn graph_case(
-    path: &Path,
-    bytes: &[u8],
-    file: Map<String, Value>,
-    expect: Map<String, Value>,
-) -> GraphCase {
-    GraphCase {
+fn graph_case(path: &Path, bytes: &[u8], file: Map<String, Value>) -> Result<GraphCase, String> {
+    Ok(GraphCase {
         graph: tenure_graph::json::read(bytes).map_err(|e| e.to_string()),
+        expect: expect(&file)?,
         file,
-        expect,
         folder: path.parent().unwrap_or(Path::new("")).to_owned(),
-    }
+    })
 }

@@ -16,14 +16,18 @@
 #![forbid(unsafe_code)]
 
 pub mod allocator;
+pub mod branches;
 mod error;
 mod exec;
+pub mod io_reuse;
 pub mod kernels;
 mod memory;
 pub mod numbers;
+pub mod placement;
 mod program;
 mod resolve;
 pub mod sanitize;
+pub mod sync_stages;
 
 pub use error::{RuntimeError, Unsupported};
 pub use kernels::Kernels;

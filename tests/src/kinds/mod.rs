@@ -9,6 +9,7 @@ mod edits;
 mod exec;
 mod lint;
 mod order;
+pub mod runtime;
 mod sanitize;
 pub mod trace;
 

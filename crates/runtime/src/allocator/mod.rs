@@ -30,6 +30,9 @@
 //! ```
 
 mod clocks;
+mod device;
+mod occupancy;
+pub mod pages;
 mod spans;
 #[cfg(test)]
 mod tests;
@@ -38,78 +41,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use clocks::{Clocks, Uses};
+pub use device::{Bottom, Budget, BudgetCounts, Device};
+pub use occupancy::{NoSuchRow, Occupancy};
 use spans::{At, Spans};
-
-/// What a device does for the allocator.
-pub trait Device {
-    /// Takes so many bytes from the device and gives their address; `None` when it has not so many.
-    fn take(&mut self, bytes: u64) -> Option<u64>;
-
-    /// Gives back what [`take`](Device::take) has given.
-    fn give_back(&mut self, address: u64, bytes: u64);
-
-    /// Waits until all work on a stream so far is done.
-    fn wait_for(&mut self, stream: u32);
-}
-
-/// A device that is a number of bytes and no more: addresses without memory behind them, and work
-/// that is always done.
-#[derive(Clone, Debug, Default)]
-pub struct Budget {
-    /// Bytes that it has; `None` is no bound.
-    limit: Option<u64>,
-    /// Bytes that are taken.
-    taken: u64,
-    /// The first address that was never given out.
-    next: u64,
-    /// What was given back, by address.
-    free: BTreeMap<u64, u64>,
-}
-
-impl Budget {
-    /// A device of so many bytes; of any number where `limit` is `None`.
-    #[must_use]
-    pub fn new(limit: Option<u64>) -> Self {
-        Budget {
-            limit,
-            ..Budget::default()
-        }
-    }
-}
-
-impl Device for Budget {
-    fn take(&mut self, bytes: u64) -> Option<u64> {
-        let taken = self.taken.checked_add(bytes)?;
-        if self.limit.is_some_and(|limit| taken > limit) {
-            return None;
-        }
-        let again = self
-            .free
-            .iter()
-            .find(|(_, b)| **b == bytes)
-            .map(|(&a, _)| a);
-        let address = match again {
-            Some(address) => {
-                self.free.remove(&address);
-                address
-            }
-            None => {
-                let address = self.next;
-                self.next = address.checked_add(bytes)?;
-                address
-            }
-        };
-        self.taken = taken;
-        Some(address)
-    }
-
-    fn give_back(&mut self, address: u64, bytes: u64) {
-        self.taken = self.taken.saturating_sub(bytes);
-        self.free.insert(address, bytes);
-    }
-
-    fn wait_for(&mut self, _: u32) {}
-}
 
 /// How memory is taken from the device and cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,647 @@
+//! The page allocator: pieces of memory from below, cut into spans of whole pages.
+//!
+//! It is one layer; layers of it lie on one another, and what is below the lowest is the device
+//! ([`Source`]). A piece from below is a *root*. The spans of a root tile it in address order; no
+//! two idle neighbours stay apart. Idle spans are kept in lists by their number of pages, of which
+//! the one freed last is taken first.
+//!
+//! | asked for k pages | what is done |
+//! | --- | --- |
+//! | an idle span of k pages | it is taken |
+//! | a larger one, the smallest there is | its last k pages are cut off ([`Split`] says when) |
+//! | none | a piece of k pages is taken from below, as long as the threshold is kept |
+//!
+//! A span remembers until when it is used: a *stamp* of the stream that the layer belongs to. The
+//! layer above decides what stamps mean; a merged span has the later one of its parts.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+
+/// Where a layer takes its memory from, and gives it back to.
+pub trait Source {
+    /// Takes a piece of so many bytes; `None` when there is none.
+    fn take(&mut self, bytes: u64) -> Option<Piece>;
+
+    /// Gives back a piece that was taken, used until `stamp`.
+    fn give_back(&mut self, piece: Piece, stamp: u64);
+}
+
+/// Memory that one layer has from the one below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Address of its first byte.
+    pub address: u64,
+    /// How many bytes it has.
+    pub bytes: u64,
+    /// What it is in the layer below; of no meaning to the layer that has it.
+    pub below: SpanId,
+}
+
+/// A span that was handed out. It stands for nothing once the span was handed out again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpanId {
+    index: u32,
+    generation: u32,
+}
+
+/// When a span that is larger than what is asked for is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// Never: only spans of the very size are taken.
+    Never,
+    /// Always.
+    Always,
+    /// A root that is not cut yet is cut only when the requests that would have cut it add up to
+    /// more than so many hundredths of it, so that small requests do not spoil large roots.
+    Delayed(u64),
+}
+
+/// How a layer takes and cuts memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageRules {
+    /// Bytes of a page; 0 counts as 1.
+    pub page: u64,
+    /// Most bytes that are asked for at once. It takes no more than so many from below as long as
+    /// it has idle memory that could be given back first.
+    pub threshold: Option<u64>,
+    /// The least that is taken from below at once, in bytes.
+    pub least_piece: u64,
+    /// When larger spans are cut.
+    pub split: Split,
+}
+
+impl Default for PageRules {
+    /// Pages of 64 KiB, pieces of what is asked for, cuts that wait for 1 %.
+    fn default() -> Self {
+        PageRules {
+            page: 1 << 16,
+            threshold: None,
+            least_piece: 0,
+            split: Split::Delayed(1),
+        }
+    }
+}
+
+/// What the page allocator refuses. It is then as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PageError {
+    /// There is no memory.
+    #[error(
+        "{bytes} bytes cannot be had: {from_below} are taken from below, {idle} of them idle; give idle memory back, or ask for less"
+    )]
+    NoMemory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Bytes taken from below.
+        from_below: u64,
+        /// Idle bytes.
+        idle: u64,
+    },
+    /// More is asked for at once than the threshold allows.
+    #[error("{bytes} bytes are more than the threshold of {threshold}: ask for less, or raise it")]
+    OverThreshold {
+        /// Bytes asked for.
+        bytes: u64,
+        /// The threshold.
+        threshold: u64,
+    },
+    /// The span is not held: it was freed, or belongs to another layer.
+    #[error("the span is not held: it was freed before, or is of another layer")]
+    NotHeld,
+    /// The span is a part of a root, and a root can only be handed over as a whole.
+    #[error("the span is a part of a larger piece and cannot be handed over: copy it")]
+    Part,
+    /// Spans are held when everything is to be given back.
+    #[error("{spans} spans are still held: free them first")]
+    Leak {
+        /// How many.
+        spans: u64,
+    },
+}
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    generation: u32,
+    /// Holders; 0 is idle.
+    holders: u32,
+    address: u64,
+    pages: u64,
+    stamp: u64,
+    /// Neighbours in the root.
+    before: u32,
+    after: u32,
+    /// Neighbours in the list of idle spans of this size.
+    newer: u32,
+    older: u32,
+    /// Of the first span of a root: what the root is below.
+    below: SpanId,
+    /// Of the first span of a root: its pages.
+    root_pages: u64,
+    /// Of the first span of a root: pages that were asked for in vain while it was whole.
+    asked: u64,
+}
+
+impl Span {
+    fn is_root(&self) -> bool {
+        self.before == NONE && self.after == NONE
+    }
+}
+
+/// Idle spans of one size.
+#[derive(Clone, Copy, Debug)]
+struct Class {
+    newest: u32,
+    count: u64,
+}
+
+/// Counters of a layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageStats {
+    /// Spans that nobody holds.
+    pub idle_spans: u64,
+    /// Their pages.
+    pub idle_pages: u64,
+    /// Spans that somebody holds.
+    pub held_spans: u64,
+    /// Their pages.
+    pub held_pages: u64,
+}
+
+/// One layer.
+#[derive(Clone, Debug)]
+pub struct PagePool {
+    rules: PageRules,
+    spans: Vec<Span>,
+    /// Places in `spans` that are nobody's.
+    vacant: Vec<u32>,
+    classes: FxHashMap<u64, Class>,
+    /// Sizes of which there may be idle spans. A size stays here when its last span is taken, until
+    /// a search comes by, so that a span that is taken and freed in turns costs no search tree.
+    sizes: BTreeSet<u64>,
+    /// Bytes taken from below.
+    from_below: u64,
+    stats: PageStats,
+}
+
+impl PagePool {
+    /// A layer that has taken nothing yet.
+    #[must_use]
+    pub fn new(rules: PageRules) -> Self {
+        let page = rules.page.max(1);
+        PagePool {
+            rules: PageRules { page, ..rules },
+            spans: Vec::new(),
+            vacant: Vec::new(),
+            classes: FxHashMap::default(),
+            sizes: BTreeSet::new(),
+            from_below: 0,
+            stats: PageStats::default(),
+        }
+    }
+
+    /// Pages for so many bytes: at least one.
+    fn pages(&self, bytes: u64) -> u64 {
+        let page = self.rules.page;
+        if page.is_power_of_two() {
+            let whole = bytes >> page.trailing_zeros();
+            (whole + u64::from(bytes & (page - 1) != 0)).max(1)
+        } else {
+            bytes.div_ceil(page).max(1)
+        }
+    }
+
+    /// Hands out memory, from what is idle or else from below.
+    ///
+    /// # Errors
+    /// [`PageError::NoMemory`], [`PageError::OverThreshold`].
+    pub fn alloc(&mut self, bytes: u64, below: &mut dyn Source) -> Result<SpanId, PageError> {
+        if let Some(threshold) = self.rules.threshold
+            && bytes > threshold
+        {
+            return Err(PageError::OverThreshold { bytes, threshold });
+        }
+        let pages = self.pages(bytes);
+        let found = self.take_usual(pages);
+        let found = found.or_else(|| self.grow(pages, below));
+        found.ok_or_else(|| self.no_memory(bytes))
+    }
+
+    fn no_memory(&self, bytes: u64) -> PageError {
+        PageError::NoMemory {
+            bytes,
+            from_below: self.from_below,
+            idle: self.stats.idle_pages.saturating_mul(self.rules.page),
+        }
+    }
+
+    fn take_usual(&mut self, pages: u64) -> Option<SpanId> {
+        if let Some(class) = self.classes.get(&pages)
+            && class.newest != NONE
+        {
+            return Some(self.hold(class.newest));
+        }
+        if self.rules.split == Split::Never {
+            return None;
+        }
+        let index = self.smallest_above(pages)?;
+        if let Split::Delayed(percent) = self.rules.split
+            && self.spans[index as usize].is_root()
+        {
+            let span = &mut self.spans[index as usize];
+            span.asked = span.asked.saturating_add(pages);
+            let enough = u128::from(span.root_pages) * u128::from(percent) / 100;
+            if u128::from(span.asked) <= enough {
+                return None;
+            }
+        }
+        Some(self.cut(index, pages))
+    }
+
+    /// The newest of the smallest idle spans of more than `pages` pages.
+    fn smallest_above(&mut self, pages: u64) -> Option<u32> {
+        loop {
+            let next = pages.checked_add(1)?;
+            let size = *self.sizes.range(next..).next()?;
+            match self.classes.get(&size) {
+                Some(class) if class.newest != NONE => return Some(class.newest),
+                _ => self.sizes.remove(&size),
+            };
+        }
+    }
+
+    /// Hands out idle memory that was used until `stamp` at the latest, of the smallest span that
+    /// is large enough; a larger one is cut, whatever the rules say of waiting. Nothing is taken
+    /// from below.
+    pub fn take_idle(&mut self, bytes: u64, stamp: u64) -> Option<SpanId> {
+        let pages = self.pages(bytes);
+        let mut sizes = self.sizes.range(pages..);
+        let index = sizes.find_map(|size| {
+            let mut index = self.classes.get(size)?.newest;
+            while index != NONE && self.spans[index as usize].stamp > stamp {
+                index = self.spans[index as usize].older;
+            }
+            (index != NONE).then_some(index)
+        })?;
+        let exact = self.spans[index as usize].pages == pages;
+        match self.rules.split {
+            _ if exact => Some(self.hold(index)),
+            Split::Never => None,
+            Split::Always | Split::Delayed(_) => Some(self.cut(index, pages)),
+        }
+    }
+
+    /// Takes a piece from below, and hands out its last pages.
+    fn grow(&mut self, pages: u64, below: &mut dyn Source) -> Option<SpanId> {
+        let page = self.rules.page;
+        let wanted = pages.checked_mul(page)?;
+        if let Some(threshold) = self.rules.threshold
+            && self.stats.idle_spans > 0
+            && self.from_below.checked_add(wanted)? > threshold
+        {
+            return None;
+        }
+        let least = self.rules.least_piece.div_ceil(page);
+        let bytes = pages.max(least).checked_mul(page)?;
+        let total = self.from_below.checked_add(bytes)?;
+        // Before the piece is taken, so that it is not lost when there is no number for a span.
+        let index = self.vacancy()?;
+        let Some(piece) = below.take(bytes) else {
+            self.vacant.push(index);
+            return None;
+        };
+        self.from_below = total;
+        let span = &mut self.spans[index as usize];
+        *span = Span {
+            generation: span.generation,
+            address: piece.address,
+            pages: bytes / page,
+            below: piece.below,
+            root_pages: bytes / page,
+            ..VACANT
+        };
+        let root_pages = span.root_pages;
+        self.list(index);
+        Some(if root_pages > pages {
+            self.cut(index, pages)
+        } else {
+            self.hold(index)
+        })
+    }
+
+    /// A place in `spans`.
+    fn vacancy(&mut self) -> Option<u32> {
+        if let Some(index) = self.vacant.pop() {
+            return Some(index);
+        }
+        let index = u32::try_from(self.spans.len()).ok()?;
+        if index == NONE {
+            return None;
+        }
+        self.spans.push(VACANT);
+        Some(index)
+    }
+
+    /// The last `pages` pages of an idle span that has more are held from now on.
+    fn cut(&mut self, index: u32, pages: u64) -> SpanId {
+        let Some(tail) = self.vacancy() else {
+            // So many spans that there is no number for another: the whole serves as well.
+            return self.hold(index);
+        };
+        self.unlist(index);
+        let head = &mut self.spans[index as usize];
+        head.pages -= pages;
+        let after = head.after;
+        head.after = tail;
+        let part = Span {
+            address: head.address + head.pages * self.rules.page,
+            pages,
+            stamp: head.stamp,
+            before: index,
+            after,
+            ..VACANT
+        };
+        self.list(index);
+        let span = &mut self.spans[tail as usize];
+        *span = Span {
+            generation: span.generation,
+            ..part
+        };
+        if after != NONE {
+            self.spans[after as usize].before = tail;
+        }
+        self.list(tail);
+        self.hold(tail)
+    }
+
+    /// An idle span is held from now on.
+    fn hold(&mut self, index: u32) -> SpanId {
+        self.unlist(index);
+        let span = &mut self.spans[index as usize];
+        span.holders = 1;
+        span.generation = span.generation.wrapping_add(1);
+        self.stats.held_spans += 1;
+        self.stats.held_pages += span.pages;
+        SpanId {
+            index,
+            generation: span.generation,
+        }
+    }
+
+    fn list(&mut self, index: u32) {
+        let pages = self.spans[index as usize].pages;
+        let class = self.classes.entry(pages).or_insert_with(|| {
+            self.sizes.insert(pages);
+            Class {
+                newest: NONE,
+                count: 0,
+            }
+        });
+        let older = class.newest;
+        class.newest = index;
+        class.count += 1;
+        if class.count == 1 {
+            // A search may have come by and taken the size out.
+            if self.sizes.len() != self.classes.len() {
+                self.sizes.insert(pages);
+            }
+        } else {
+            self.spans[older as usize].newer = index;
+        }
+        let span = &mut self.spans[index as usize];
+        span.older = older;
+        span.newer = NONE;
+        self.stats.idle_spans += 1;
+        self.stats.idle_pages += pages;
+    }
+
+    fn unlist(&mut self, index: u32) {
+        let span = self.spans[index as usize];
+        if span.older != NONE {
+            self.spans[span.older as usize].newer = span.newer;
+        }
+        if span.newer != NONE {
+            self.spans[span.newer as usize].older = span.older;
+        }
+        if let Some(class) = self.classes.get_mut(&span.pages) {
+            class.count -= 1;
+            if class.newest == index {
+                class.newest = span.older;
+            }
+        }
+        self.stats.idle_spans -= 1;
+        self.stats.idle_pages -= span.pages;
+    }
+
+    fn held(&self, id: SpanId) -> Result<&Span, PageError> {
+        let span = self.spans.get(id.index as usize);
+        let span = span.filter(|s| s.generation == id.generation && s.holders > 0);
+        span.ok_or(PageError::NotHeld)
+    }
+
+    /// One holder more.
+    ///
+    /// # Errors
+    /// [`PageError::NotHeld`], also when there are as many holders as can be counted.
+    pub fn share(&mut self, id: SpanId) -> Result<(), PageError> {
+        let more = self.held(id)?.holders.checked_add(1);
+        self.spans[id.index as usize].holders = more.ok_or(PageError::NotHeld)?;
+        Ok(())
+    }
+
+    /// One holder less. When it was the last, the span is idle and used until `stamp`, and one with
+    /// its idle neighbours.
+    ///
+    /// # Errors
+    /// [`PageError::NotHeld`].
+    pub fn free(&mut self, id: SpanId, stamp: u64) -> Result<(), PageError> {
+        self.held(id)?;
+        let index = id.index;
+        let span = &mut self.spans[index as usize];
+        span.holders -= 1;
+        span.stamp = span.stamp.max(stamp);
+        if span.holders > 0 {
+            return Ok(());
+        }
+        self.stats.held_spans -= 1;
+        self.stats.held_pages -= span.pages;
+        let (before, after) = (span.before, span.after);
+        self.list(index);
+        if after != NONE && self.spans[after as usize].holders == 0 {
+            self.join(index, after);
+        }
+        if before != NONE && self.spans[before as usize].holders == 0 {
+            self.join(before, index);
+        }
+        Ok(())
+    }
+
+    /// Makes one of two idle neighbours; the first stays.
+    fn join(&mut self, first: u32, second: u32) {
+        self.unlist(first);
+        self.unlist(second);
+        let part = self.spans[second as usize];
+        let span = &mut self.spans[first as usize];
+        span.pages += part.pages;
+        span.stamp = span.stamp.max(part.stamp);
+        span.after = part.after;
+        if span.is_root() {
+            span.asked = 0;
+        }
+        if part.after != NONE {
+            self.spans[part.after as usize].before = first;
+        }
+        self.retire(second);
+        self.list(first);
+    }
+
+    /// A place in `spans` is nobody's from now on.
+    fn retire(&mut self, index: u32) {
+        let span = &mut self.spans[index as usize];
+        *span = Span {
+            generation: span.generation.wrapping_add(1),
+            ..VACANT
+        };
+        self.vacant.push(index);
+    }
+
+    /// The idle roots that are whole and were used until `stamp` at the latest.
+    fn whole_roots(&self, stamp: u64) -> impl Iterator<Item = (u32, &Span)> {
+        let spans = (0u32..).zip(&self.spans);
+        spans.filter(move |(_, s)| s.pages > 0 && s.holders == 0 && s.is_root() && s.stamp <= stamp)
+    }
+
+    /// Bytes that [`recycle`](Self::recycle) would give back.
+    #[must_use]
+    pub fn recyclable(&self, stamp: u64) -> u64 {
+        let pages = self.whole_roots(stamp).map(|(_, s)| s.pages);
+        pages.sum::<u64>().saturating_mul(self.rules.page)
+    }
+
+    /// Gives back the roots that are idle as a whole and were used until `stamp` at the latest.
+    /// Returns how many bytes that were.
+    pub fn recycle(&mut self, stamp: u64, below: &mut dyn Source) -> u64 {
+        let roots: Vec<u32> = self.whole_roots(stamp).map(|(index, _)| index).collect();
+        let before = self.from_below;
+        for index in roots {
+            self.unlist(index);
+            let span = self.spans[index as usize];
+            let piece = self.forget(index);
+            below.give_back(piece, span.stamp);
+        }
+        before - self.from_below
+    }
+
+    /// A root is none of this layer's from now on.
+    fn forget(&mut self, index: u32) -> Piece {
+        let span = &self.spans[index as usize];
+        let piece = Piece {
+            address: span.address,
+            bytes: span.root_pages * self.rules.page,
+            below: span.below,
+        };
+        self.from_below -= piece.bytes;
+        self.retire(index);
+        piece
+    }
+
+    /// Gives everything back.
+    ///
+    /// # Errors
+    /// [`PageError::Leak`] when spans are held; nothing is given back then.
+    pub fn finalize(&mut self, below: &mut dyn Source) -> Result<(), PageError> {
+        let spans = self.stats.held_spans;
+        if spans > 0 {
+            return Err(PageError::Leak { spans });
+        }
+        self.recycle(u64::MAX, below);
+        Ok(())
+    }
+
+    /// Hands over a held root as it is: this layer knows it no more.
+    ///
+    /// # Errors
+    /// [`PageError::Part`] when the span is a part of a root, [`PageError::NotHeld`].
+    pub fn move_out(&mut self, id: SpanId) -> Result<Piece, PageError> {
+        let span = self.held(id)?;
+        if !span.is_root() {
+            return Err(PageError::Part);
+        }
+        let pages = span.pages;
+        self.stats.held_spans -= 1;
+        self.stats.held_pages -= pages;
+        Ok(self.forget(id.index))
+    }
+
+    /// Address and bytes of a held span.
+    ///
+    /// # Errors
+    /// [`PageError::NotHeld`].
+    pub fn range(&self, id: SpanId) -> Result<std::ops::Range<u64>, PageError> {
+        let span = self.held(id)?;
+        Ok(self.bytes_of(span))
+    }
+
+    fn bytes_of(&self, span: &Span) -> std::ops::Range<u64> {
+        span.address..span.address + span.pages * self.rules.page
+    }
+
+    /// Addresses of all spans, whether they are held, and until when they were used, in no certain
+    /// order. For reports and tests.
+    pub fn spans(&self) -> impl Iterator<Item = (std::ops::Range<u64>, bool, u64)> {
+        let spans = self.spans.iter().filter(|s| s.pages > 0);
+        spans.map(|s| (self.bytes_of(s), s.holders > 0, s.stamp))
+    }
+
+    /// How many idle spans of so many pages there are.
+    #[must_use]
+    pub fn idle_of(&self, pages: u64) -> u64 {
+        self.classes.get(&pages).map_or(0, |class| class.count)
+    }
+
+    /// Bytes of the largest idle span.
+    #[must_use]
+    pub fn largest_idle(&self) -> u64 {
+        let mut sizes = self.sizes.iter().rev();
+        let largest = sizes.find(|&&size| self.idle_of(size) > 0);
+        largest.map_or(0, |size| size * self.rules.page)
+    }
+
+    /// Bytes that are taken from below.
+    #[must_use]
+    pub fn from_below(&self) -> u64 {
+        self.from_below
+    }
+
+    /// Bytes of a page.
+    #[must_use]
+    pub fn page(&self) -> u64 {
+        self.rules.page
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn stats(&self) -> PageStats {
+        self.stats
+    }
+}
+
+const VACANT: Span = Span {
+    generation: 0,
+    holders: 0,
+    address: 0,
+    pages: 0,
+    stamp: 0,
+    before: NONE,
+    after: NONE,
+    newer: NONE,
+    older: NONE,
+    below: SpanId {
+        index: 0,
+        generation: 0,
+    },
+    root_pages: 0,
+    asked: 0,
+};
