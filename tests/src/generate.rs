@@ -3,7 +3,7 @@
 use arbitrary::Unstructured;
 use tenure_graph::arbitrary_graph::{Size, decorate, ge, onnx};
 use tenure_graph::effects::{OpClass, OpTable, demands};
-use tenure_graph::plan::{Placement, PlanOptions, Sharing};
+use tenure_graph::plan::{ALL_NODES, Placement, PlanOptions, Sharing, Sizes};
 use tenure_graph::{Attr, Graph, NodeId, SubgraphId};
 
 /// A random graph with static shapes, of a dialect by the seed's parity.
@@ -118,13 +118,23 @@ pub fn options(seed: u64) -> PlanOptions {
             Placement::Planned
         }
     };
-    PlanOptions {
+    let mut options = PlanOptions {
         align: 1 << rng.u8(0..8),
         inputs: placement(rng.bool()),
         outputs: placement(rng.bool()),
         keep_inputs: rng.bool(),
         fold: rng.bool(),
         sharing: [Sharing::None, Sharing::Views, Sharing::Full][rng.usize(..3)],
-        no_reuse: Vec::new(),
+        ..PlanOptions::default()
+    };
+    let lent = |rng: &mut fastrand::Rng| (rng.u8(..4) == 0).then(|| vec![rng.u32(..3)]);
+    options.lent_inputs = lent(&mut rng);
+    options.lent_outputs = lent(&mut rng);
+    if rng.u8(..4) == 0 {
+        options.sizes = Sizes::Padded;
     }
+    if rng.u8(..16) == 0 {
+        options.no_reuse.push(ALL_NODES.to_owned());
+    }
+    options
 }

@@ -14,7 +14,8 @@ pub(crate) use placed::packed;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use tenure_graph::effects::{Alias, Effects, OpClass, OpTable};
+use tenure_graph::effects::demands::bound_variables;
+use tenure_graph::effects::{Alias, Effects, OpClass, OpTable, Run};
 use tenure_graph::entity::EntitySet;
 use tenure_graph::plan::{Item, Phase, Place, Placement, Plan, Sharing};
 use tenure_graph::{Graph, NodeId, StorageId, ValueId};
@@ -65,6 +66,7 @@ pub(crate) fn gather(
         cells: EntitySet::with_capacity(graph.values.len()),
         written_copies: FxHashMap::default(),
         variables,
+        bound: bound_variables(graph, table),
         cleared: ClearedMemory::new(graph, table, plan),
         handed: FxHashMap::default(),
         unplaced: FxHashSet::default(),
@@ -96,6 +98,8 @@ struct Gather<'g, 'a> {
     /// Copies that a reference is written in, and the reference.
     written_copies: FxHashMap<u32, ValueId>,
     variables: Variables,
+    /// Outputs that are written in the memory of variables, with those.
+    bound: FxHashMap<ValueId, ValueId>,
     /// What must be zero, and who clears it.
     cleared: ClearedMemory,
     /// Where nodes that have copies find the values that they hand over.
@@ -179,10 +183,10 @@ impl Gather<'_, '_> {
     }
 
     fn kept_inputs(&mut self) {
-        if !self.plan.options.keep_inputs {
-            return;
-        }
-        for value in self.root_inputs() {
+        let inputs = &self.graph.subgraphs[self.graph.root].inputs;
+        let kept = (inputs.iter().enumerate()).filter(|&(k, _)| self.plan.options.keeps_input(k));
+        let values = kept.flat_map(|(_, &data)| self.graph.nodes[data].outputs.iter().flatten());
+        for &value in values {
             if self.layout.spot(Item::Value(value)).is_some() {
                 self.program.ops.push(Op::Read {
                     item: Item::Value(value),
@@ -407,8 +411,16 @@ impl Gather<'_, '_> {
         for (slot, &value) in (0u32..).zip(&node.outputs) {
             let Some(value) = value else { continue };
             let anchor = Anchor::Output(slot);
+            if let Some(&variable) = self.bound.get(&value) {
+                self.settle(value, Some(variable));
+                self.touch(variable, true);
+                continue;
+            }
             let reference = effects.refs.iter().find(|a| a.output == slot);
-            let view = effects.view_of(slot).filter(|_| reference.is_none());
+            let is_one = is_one_memory(&effects, slot);
+            let view = effects
+                .view_of(slot)
+                .filter(|_| reference.is_none() && !is_one);
             let input = |k: u32| node.input(k as usize);
             let source = view.or(reference.map(|a| a.input)).and_then(input);
             if let Some(alias) = reference {
@@ -430,6 +442,16 @@ impl Gather<'_, '_> {
                 Item::Value(value),
                 effects.output_align.get(slot as usize),
             );
+            if is_one {
+                // The pieces lie where they must, or that is found elsewhere.
+                named.push((value, region, region, anchor));
+                readings.push(Reading {
+                    anchor,
+                    item: Item::Value(value),
+                    region,
+                });
+                continue;
+            }
             if let (Some(k), Some(from)) = (view, source) {
                 let from = self.source(id, k, from);
                 if self.coincide(id, from, Item::Value(value), region) {
@@ -644,7 +666,7 @@ impl Gather<'_, '_> {
             });
             let meeting = writings.iter().enumerate().skip(first);
             for (i, w) in meeting.take_while(|(_, w)| w.region.meets(&r.region)) {
-                if Self::is_one_memory(effects, w, r) {
+                if Self::is_own_garbage(w, r) {
                     continue;
                 }
                 let input = matches!(r.anchor, Anchor::Input(_));
@@ -706,6 +728,12 @@ impl Gather<'_, '_> {
             }
         }
     }
+}
+
+/// Whether an output is one memory with pieces on the other side of a node that has no task.
+fn is_one_memory(effects: &Effects, output: u32) -> bool {
+    let is_whole = |run: Option<Run>| run.is_some_and(|run| run.whole);
+    output == 0 && is_whole(effects.input_run) || is_whole(effects.output_run)
 }
 
 /// An input that output `output` may not be written over, of those that lie where it is written.

@@ -301,6 +301,20 @@ impl Reader<'_, '_> {
             });
             return;
         }
+        // Behind a piece of a run without gaps lies the next one, and no memory to spare.
+        let held = self.held(m.item).unwrap_or(m.bytes);
+        let end = m.offset.checked_add(held);
+        let is_short = end.is_none_or(|end| end > storage.size);
+        if is_short && !(m.offset > 0 && self.is_packed(id, storage)) {
+            self.findings.push(Violation::MemberOutsideStorage {
+                item: self.findings.item(m.item),
+                storage: id,
+                offset: m.offset,
+                bytes: held,
+                size: storage.size,
+            });
+            return;
+        }
         let start = base + m.offset;
         let spot = Spot {
             region: Region {
@@ -331,6 +345,16 @@ impl Reader<'_, '_> {
                 second: id,
             });
         }
+    }
+
+    /// Bytes of memory that the plan's options give a value.
+    fn held(&self, item: Item) -> Option<u64> {
+        let value = match item {
+            Item::Value(value) => value,
+            Item::Copy(k) => self.plan.copies[k as usize].value,
+            Item::Workspace(..) => return None,
+        };
+        self.plan.options.held(self.graph, value)
     }
 
     /// Whether something in a storage lies in a run without gaps.

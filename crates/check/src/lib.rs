@@ -193,6 +193,7 @@ pub fn check(graph: &Graph, table: &OpTable, plan: &Plan) -> Result<CheckedPlan,
     clashes.into_iter().for_each(|c| findings.push(c));
     sharing::members(plan, &mut demands, &mut findings);
     sharing::no_reuse(graph, plan, &mut findings);
+    sharing::kept(graph, plan, &mut findings);
     sharing::dynamic(graph, plan, &mut findings);
     sharing::folded(graph, table, plan, &layout, &mut findings);
     if !findings.is_empty() {

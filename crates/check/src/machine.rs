@@ -1,8 +1,8 @@
 //! The memory machine: which value's bytes lie where, on every way through the graph.
 //!
-//! A segment is a stretch of bytes together with the names of the values whose bytes it holds,
-//! all of which begin at the same byte. What is written there has one name; sharing adds names;
-//! where ways through the graph join, only the names remain that all ways agree on.
+//! A segment is a stretch of bytes together with the names of the values whose bytes it holds, and
+//! where those begin. What is written there has one name; sharing adds names; where ways through the
+//! graph join, only the names remain that all ways agree on.
 //!
 //! A node with several bodies needs the state before it again for each of them. Changes are
 //! written to a log, so that going back costs what was changed and not what there is; and ways
@@ -21,32 +21,35 @@ use crate::violation::{Memory, Region};
 /// below.
 const MOST_NAMES: usize = 256;
 
-/// Sorted names of values.
-pub(crate) type NameSet = SmallVec<[ValueId; 2]>;
+/// A value, and the byte at which its bytes begin.
+type Name = (ValueId, u64);
+
+/// Sorted names.
+type NameSet = SmallVec<[Name; 2]>;
 
 /// What is written: the names of its bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
     /// Names that mean the same bytes at all times.
-    pub(crate) steady: NameSet,
+    pub(crate) steady: SmallVec<[ValueId; 2]>,
     /// The name of a loop's state, whose bytes change from pass to pass.
     pub(crate) state: Option<ValueId>,
 }
 
 impl Content {
-    /// All names.
-    fn names(&self) -> NameSet {
-        let mut names = self.steady.clone();
-        if let Some(state) = self.state {
-            insert(&mut names, state);
+    /// All names, where the content begins at a byte.
+    fn names(&self, base: u64) -> NameSet {
+        let mut names = NameSet::new();
+        for &value in self.steady.iter().chain(&self.state) {
+            insert(&mut names, (value, base));
         }
         names
     }
 
     /// Whether writing this to a segment leaves its bytes as they are.
     fn leaves(&self, segment: &Segment, base: u64) -> bool {
-        let has = |name: &ValueId| segment.names.binary_search(name).is_ok();
-        segment.base == base && self.steady.iter().any(has)
+        let has = |&value: &ValueId| segment.names.binary_search(&(value, base)).is_ok();
+        self.steady.iter().any(has)
     }
 }
 
@@ -63,8 +66,6 @@ pub(crate) struct Writer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Segment {
     end: u64,
-    /// Where the bytes of all its names begin.
-    base: u64,
     names: NameSet,
     writer: Writer,
 }
@@ -125,22 +126,22 @@ impl Machine {
                 .filter(|piece| content.leaves(&piece.segment, base))
                 .collect()
         };
-        self.replace(region, base, content.names(), writer);
+        let names = content.names(base);
+        self.replace(region, names.clone(), writer);
         for mut piece in unchanged {
-            for name in content.names() {
+            for &name in &names {
                 insert(&mut piece.segment.names, name);
             }
-            self.replace(piece.region(), base, piece.segment.names, writer);
+            self.replace(piece.region(), piece.segment.names, writer);
         }
         self.touch(region);
     }
 
     /// The bytes of `region` hold `names` and nothing else.
-    fn replace(&mut self, region: Region, base: u64, names: NameSet, writer: Writer) {
+    fn replace(&mut self, region: Region, names: NameSet, writer: Writer) {
         self.clear(region);
         let segment = Segment {
             end: region.end,
-            base,
             names,
             writer,
         };
@@ -164,19 +165,8 @@ impl Machine {
         for (start, mut segment) in old {
             self.fill(region, at, start, name, writer);
             at = segment.end;
-            // Bytes whose content begins elsewhere are not those of the value: a reader that
-            // found them wrong has been told already.
-            if segment.base == region.start || segment.names.is_empty() {
-                segment.base = region.start;
-                insert(&mut segment.names, name);
-            } else {
-                segment = Segment {
-                    end: segment.end,
-                    base: region.start,
-                    names: SmallVec::from_elem(name, 1),
-                    writer,
-                };
-            }
+            // A reader that found other bytes there has been told already.
+            insert(&mut segment.names, (name, region.start));
             self.set((region.memory, start), Some(segment));
         }
         self.fill(region, at, region.end, name, writer);
@@ -191,17 +181,15 @@ impl Machine {
         }
         self.split(region.memory, region.start);
         self.split(region.memory, region.end);
-        let names = content.names();
+        let names = content.names(base);
         for piece in pieces_in(&self.segments, region).collect::<Vec<_>>() {
             let mut segment = piece.segment;
             if content.leaves(&segment, base) {
                 continue;
             }
             let before = segment.names.len();
-            let same = segment.base == base;
-            segment
-                .names
-                .retain(|name| same && names.binary_search(name).is_ok());
+            let stays = |name: &mut Name| names.binary_search(name).is_ok();
+            segment.names.retain(stays);
             if segment.names.len() < before {
                 segment.writer = writer;
                 self.set((piece.memory, piece.start), Some(segment));
@@ -215,8 +203,7 @@ impl Machine {
         if from < to {
             let segment = Segment {
                 end: to,
-                base: region.start,
-                names: SmallVec::from_elem(name, 1),
+                names: SmallVec::from_elem((name, region.start), 1),
                 writer,
             };
             self.set((region.memory, from), Some(segment));
@@ -247,7 +234,7 @@ impl Machine {
                 ));
             }
             let end = segment.end.min(region.end);
-            if segment.base != region.start || segment.names.binary_search(&name).is_err() {
+            if segment.names.binary_search(&(name, region.start)).is_err() {
                 return Some((
                     Region {
                         memory,
@@ -318,13 +305,8 @@ impl Machine {
         self.unmark();
         for piece in self.agreed(&ways.unwrap_or_default()) {
             let region = piece.region();
-            let Segment {
-                base,
-                names,
-                writer,
-                ..
-            } = piece.segment;
-            self.replace(region, base, names, writer);
+            let Segment { names, writer, .. } = piece.segment;
+            self.replace(region, names, writer);
             self.touch(region);
         }
     }
@@ -375,18 +357,18 @@ impl Machine {
         edges.sort_unstable();
         let mut here: BTreeSet<(usize, usize)> = BTreeSet::new();
         // How many of the pieces here have a name, and where its bytes begin.
-        let mut votes: FxHashMap<(ValueId, u64), usize> = FxHashMap::default();
+        let mut votes: FxHashMap<Name, usize> = FxHashMap::default();
         let mut out: Vec<Piece> = Vec::new();
         for (i, &(memory, at, opens, (w, p))) in edges.iter().enumerate() {
             let segment = &ways[w][p].segment;
             for &name in &segment.names {
-                let count = votes.entry((name, segment.base)).or_insert(0);
+                let count = votes.entry(name).or_insert(0);
                 if opens {
                     *count += 1;
                 } else if *count > 1 {
                     *count -= 1;
                 } else {
-                    votes.remove(&(name, segment.base));
+                    votes.remove(&name);
                 }
             }
             if opens {
@@ -401,11 +383,9 @@ impl Machine {
                 continue;
             }
             let mut segment = ways[w][p].segment.clone();
-            let base = segment.base;
             segment.end = next;
-            segment
-                .names
-                .retain(|name| votes.get(&(*name, base)) == Some(&here.len()));
+            let all = |name: &mut Name| votes.get(name) == Some(&here.len());
+            segment.names.retain(all);
             let piece = Piece {
                 memory,
                 start: at,
@@ -436,11 +416,8 @@ impl Machine {
                 segment: segment.clone(),
             };
             agreed.segment.end = before.segment.end;
-            let same_base = before.segment.base == segment.base;
-            agreed
-                .segment
-                .names
-                .retain(|name| same_base && before.segment.names.binary_search(name).is_ok());
+            let stays = |name: &mut Name| before.segment.names.binary_search(name).is_ok();
+            agreed.segment.names.retain(stays);
             at = before.segment.end;
             append(out, agreed);
         }
@@ -494,7 +471,7 @@ impl Machine {
     }
 }
 
-fn insert(names: &mut NameSet, name: ValueId) {
+fn insert(names: &mut NameSet, name: Name) {
     if let Err(at) = names.binary_search(&name)
         && names.len() < MOST_NAMES
     {
@@ -516,7 +493,6 @@ fn append(out: &mut Vec<Piece>, piece: Piece) {
     if let Some(last) = out.last_mut()
         && last.memory == piece.memory
         && last.segment.end == piece.start
-        && last.segment.base == piece.segment.base
         && last.segment.names == piece.segment.names
         && last.segment.writer == piece.segment.writer
     {

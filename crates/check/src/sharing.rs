@@ -36,7 +36,7 @@ pub(crate) fn lives(plan: &Plan, findings: &Findings<'_>) -> Vec<Violation> {
 
 /// Members of a storage are values that the options let share it.
 pub(crate) fn members(plan: &Plan, demands: &mut Demands, findings: &mut Findings<'_>) {
-    if plan.options.sharing == Sharing::Full {
+    if plan.options.sharing == Sharing::Full && !plan.options.hands_nothing_on() {
         return;
     }
     for (storage, s) in &plan.storages {
@@ -67,6 +67,38 @@ pub(crate) fn members(plan: &Plan, demands: &mut Demands, findings: &mut Finding
             if furthest.is_none_or(|f| end(&f) < end(&member)) {
                 furthest = Some(member);
             }
+        }
+    }
+}
+
+/// Outputs that are not lent are held at every step, and so is everything where memory is never
+/// handed on: since storages held together have no byte in common, nobody else is there.
+pub(crate) fn kept(graph: &Graph, plan: &Plan, findings: &mut Findings<'_>) {
+    let options = &plan.options;
+    let results = graph.subgraphs[graph.root].output;
+    let results = results.map(|o| graph.nodes[o].inputs.as_slice());
+    let kept: FxHashSet<ValueId> = (results.into_iter().flatten().enumerate())
+        .filter(|&(k, _)| options.keeps_output(k))
+        .filter_map(|(_, value)| *value)
+        .collect();
+    if kept.is_empty() && !options.hands_nothing_on() {
+        return;
+    }
+    let steps = plan.steps.len() as u64;
+    for (id, storage) in &plan.storages {
+        let held: u64 = (storage.life.iter())
+            .map(|s| u64::from(s.last) - u64::from(s.first) + 1)
+            .sum();
+        let is_kept = |m: &&Member| {
+            options.hands_nothing_on() || matches!(m.item, Item::Value(v) if kept.contains(&v))
+        };
+        let mut members = storage.members.iter();
+        let item = members.find(is_kept).map(|m| m.item);
+        if let Some(item) = item.filter(|_| held < steps && storage.size > 0) {
+            findings.push(Violation::NotKept {
+                item: findings.item(item),
+                storage: findings.storage(id),
+            });
         }
     }
 }

@@ -632,6 +632,14 @@ pub enum Violation {
         /// The bytes.
         region: Region,
     },
+    /// Memory that must be held from the first step to the last is handed on.
+    #[error("{item} must have its memory at every step, and {storage} is held for some only")]
+    NotKept {
+        /// What lies there.
+        item: Named<Item>,
+        /// The storage.
+        storage: Named<StorageId>,
+    },
     /// A node is computed at load time though its result may differ between runs.
     #[error("{node} cannot be computed at load time: {reason}")]
     NotFoldable {
@@ -701,6 +709,7 @@ impl Violation {
             Violation::Reused { .. } => "T071",
             Violation::NotFoldable { .. } => "T072",
             Violation::WrongCopy { .. } => "T073",
+            Violation::NotKept { .. } => "T074",
         }
     }
 }

@@ -93,7 +93,11 @@ pub struct RuleArgs {
     /// Alignment of every offset in bytes, a power of two
     #[arg(long, value_name = "N", default_value = "64", value_parser = alignment)]
     pub align: u64,
-    /// Node names or operator types whose memory is shared with nobody, separated by commas
+    /// Memory that a value gets: its bytes, or what Graph Engine gives it (32 more, rounded up to 32)
+    #[arg(long, value_enum, default_value_t = SizeChoice::Raw)]
+    pub sizes: SizeChoice,
+    /// Node names or operator types whose memory is shared with nobody, separated by commas; '*' is
+    /// all of them
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub no_reuse: Vec<String>,
     /// Where graph inputs live
@@ -105,6 +109,14 @@ pub struct RuleArgs {
     /// Keep the bytes of planned inputs to the end
     #[arg(long)]
     pub keep_inputs: bool,
+    /// Which planned inputs, by position, lend their memory after their last reader: numbers
+    /// separated by commas, or none [default: all]
+    #[arg(long, value_name = "LIST", value_parser = lent, conflicts_with = "keep_inputs")]
+    pub lend_inputs: Option<Lent>,
+    /// Which planned outputs, by position, may lie in memory that was used before: numbers separated
+    /// by commas, or none [default: all]
+    #[arg(long, value_name = "LIST", value_parser = lent)]
+    pub lend_outputs: Option<Lent>,
     /// Compute what depends on constants alone at load time
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub fold: Switch,
@@ -117,6 +129,29 @@ pub struct RuleArgs {
     /// Number of streams to schedule on
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub streams: u32,
+}
+
+/// Inputs or outputs by position.
+#[derive(Clone, Debug)]
+pub struct Lent(pub Vec<u32>);
+
+fn lent(text: &str) -> Result<Lent, String> {
+    if text == "none" {
+        return Ok(Lent(Vec::new()));
+    }
+    let number = |part: &str| part.trim().parse::<u32>();
+    let numbers: Result<Vec<u32>, _> = text.split(',').map(number).collect();
+    let numbers = numbers.map_err(|_| "is neither a list of positions, as 0,2, nor none")?;
+    Ok(Lent(numbers))
+}
+
+/// How much memory a value gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SizeChoice {
+    /// Its bytes
+    Raw,
+    /// What the file records, or its bytes rounded up to 32, and 32 more
+    Padded,
 }
 
 /// How offsets are searched for.

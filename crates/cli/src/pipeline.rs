@@ -8,7 +8,7 @@ use tenure_check::{Demand, MemoryViolation, refines};
 use tenure_formats::{Kind, ModelFile};
 use tenure_graph::changes::Changes;
 use tenure_graph::effects::{OpClass, OpTable};
-use tenure_graph::plan::{Placement, PlanOptions, Sharing, Span};
+use tenure_graph::plan::{Placement, PlanOptions, Sharing, Sizes, Span};
 use tenure_graph::plan_file::{ModelIdentity, PlanFile};
 use tenure_graph::shapes::{Bindings, infer};
 use tenure_graph::verify::verify_bodies;
@@ -17,7 +17,7 @@ use tenure_guard::compile;
 use tenure_plan::metadata::{AllocateKind, MemoryGraph};
 use tenure_plan::{Config, PlanError, order};
 
-use crate::args::{ModelArgs, OrderChoice, Place, RuleArgs, SearchArgs, Share, Switch};
+use crate::args::{ModelArgs, OrderChoice, Place, RuleArgs, SearchArgs, Share, SizeChoice, Switch};
 use crate::exit::Failure;
 use crate::files;
 
@@ -183,6 +183,12 @@ pub fn options(rules: &RuleArgs) -> Result<PlanOptions, Failure> {
             Share::Full => Sharing::Full,
         },
         no_reuse: rules.no_reuse.clone(),
+        sizes: match rules.sizes {
+            SizeChoice::Raw => Sizes::Raw,
+            SizeChoice::Padded => Sizes::Padded,
+        },
+        lent_inputs: rules.lend_inputs.clone().map(|lent| lent.0),
+        lent_outputs: rules.lend_outputs.clone().map(|lent| lent.0),
     })
 }
 
@@ -218,9 +224,11 @@ pub fn prepared(
     path: &Path,
 ) -> Result<Prepared, Failure> {
     let bad = |e: &dyn std::fmt::Display| Failure::bad(format!("{}: {e}", path.display()));
+    let inputs = graph.subgraphs[graph.root].inputs.len();
+    let is_kept = (0..inputs).any(|input| options.keeps_input(input));
     let options = tenure_guard::Options {
         // In planned memory an input is dead after its last reader, unless it is to be kept.
-        inputs_donated: options.inputs == Placement::Planned && !options.keep_inputs,
+        inputs_donated: options.inputs == Placement::Planned && !is_kept,
         ..tenure_guard::Options::of(&graph)
     };
     let done = compile::before_a_plan(&graph, table, &options).map_err(|e| bad(&e))?;

@@ -329,14 +329,19 @@ impl Graph {
         Some(self.nodes[self.subgraphs[subgraph].owner?].subgraph)
     }
 
-    /// Bytes of a value: what its type and shape need, or what the file asks for if that is more;
-    /// `None` when it cannot be known before the run.
+    /// Bytes of a value: what its type and shape need, or what the file asks for where that is not
+    /// known; `None` when it cannot be known before the run.
     #[must_use]
     pub fn bytes(&self, value: ValueId) -> Option<u64> {
-        let value = &self.values[value];
-        let asked = value.hints.as_ref().and_then(|h| h.size);
-        let needed = value.shape.as_ref().and_then(|s| s.bytes(value.dtype));
-        asked.max(needed)
+        let made = &self.values[value];
+        let needed = made.shape.as_ref().and_then(|s| s.bytes(made.dtype));
+        needed.or_else(|| self.asked_bytes(value))
+    }
+
+    /// Bytes of memory that the model's file asks for.
+    #[must_use]
+    pub fn asked_bytes(&self, value: ValueId) -> Option<u64> {
+        self.values[value].hints.as_ref()?.size
     }
 
     /// The version of the operator set that a node's operator is of: what the node says under

@@ -4,7 +4,8 @@ use cranelift_entity::PrimaryMap;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use crate::{NodeId, StorageId, StreamId, ValueId};
+use crate::effects::Run;
+use crate::{Graph, NodeId, StorageId, StreamId, ValueId};
 
 /// A set of steps from `first` to `last`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -55,8 +56,93 @@ pub struct PlanOptions {
     pub fold: bool,
     /// What may share memory.
     pub sharing: Sharing,
-    /// Node names or operator types whose memory is shared with nobody.
+    /// Node names or operator types whose memory is shared with nobody; [`ALL_NODES`] is all.
     pub no_reuse: Vec<String>,
+    /// How much memory a value gets for its bytes.
+    #[serde(default, skip_serializing_if = "Sizes::is_raw")]
+    pub sizes: Sizes,
+    /// Which planned inputs of the graph, by position, lend their memory after their last reader;
+    /// the others keep their bytes to the end. `None` is all, or none with `keep_inputs`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lent_inputs: Option<Vec<u32>>,
+    /// Which planned outputs of the graph, by position, may lie in memory that others used before;
+    /// the others have theirs from the start. `None` is all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lent_outputs: Option<Vec<u32>>,
+}
+
+/// The entry of [`PlanOptions::no_reuse`] that stands for every node.
+pub const ALL_NODES: &str = "*";
+
+/// How much memory a value gets for its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sizes {
+    /// As many as it has, or as the file asks for if that is more.
+    #[default]
+    Raw,
+    /// What Graph Engine gives it: the size that the file asks for, or else its bytes rounded up to
+    /// 32, and 32 more for engines that read past the end.
+    Padded,
+}
+
+impl Sizes {
+    fn is_raw(&self) -> bool {
+        *self == Sizes::Raw
+    }
+}
+
+impl PlanOptions {
+    /// Bytes of memory that a value gets; `None` when its size is not known before the run.
+    #[must_use]
+    pub fn held(&self, graph: &Graph, value: ValueId) -> Option<u64> {
+        let bytes = graph.bytes(value)?;
+        match (graph.asked_bytes(value), self.sizes) {
+            (Some(asked), _) => Some(bytes.max(asked)),
+            (None, Sizes::Raw) => Some(bytes),
+            (None, Sizes::Padded) => bytes.checked_next_multiple_of(SPARE)?.checked_add(SPARE),
+        }
+    }
+
+    /// How many bytes behind the start of a value in a run the next one starts; `None` when that
+    /// is not known.
+    #[must_use]
+    pub fn stride(&self, run: Run, graph: &Graph, value: ValueId) -> Option<u64> {
+        run.stride(if run.packed {
+            graph.bytes(value)?
+        } else {
+            self.held(graph, value)?
+        })
+    }
+
+    /// Whether the planned input of the graph at a position keeps its bytes to the end.
+    #[must_use]
+    pub fn keeps_input(&self, position: usize) -> bool {
+        match &self.lent_inputs {
+            Some(lent) => !is_listed(lent, position),
+            None => self.keep_inputs,
+        }
+    }
+
+    /// Whether the planned output of the graph at a position has its memory from the start.
+    #[must_use]
+    pub fn keeps_output(&self, position: usize) -> bool {
+        let lent = self.lent_outputs.as_ref();
+        lent.is_some_and(|lent| !is_listed(lent, position))
+    }
+
+    /// Whether no memory is ever handed on: only what is one value, or written by reference, shares.
+    #[must_use]
+    pub fn hands_nothing_on(&self) -> bool {
+        self.no_reuse.iter().any(|name| name == ALL_NODES)
+    }
+}
+
+/// Bytes to which Graph Engine rounds sizes up, and which it adds.
+const SPARE: u64 = 32;
+
+fn is_listed(list: &[u32], position: usize) -> bool {
+    list.iter().any(|&at| at as usize == position)
 }
 
 impl Default for PlanOptions {
@@ -70,6 +156,9 @@ impl Default for PlanOptions {
             fold: true,
             sharing: Sharing::Full,
             no_reuse: Vec::new(),
+            sizes: Sizes::Raw,
+            lent_inputs: None,
+            lent_outputs: None,
         }
     }
 }

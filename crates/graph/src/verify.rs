@@ -456,7 +456,19 @@ impl<'a> Check<'a> {
                 let at = format!("value {:?}", graph.value_label(id));
                 self.fail(15, at, "its bytes do not fit in 63 bits");
             }
+            let bytes = bytes.max(graph.asked_bytes(id));
             sum = sum.and_then(|sum| sum.checked_add(bytes.unwrap_or(0)));
+        }
+        for (id, node) in &graph.nodes {
+            // The file says 0 or -1 where there is none.
+            if let Some(wrong) = node.workspace.iter().find(|&&bytes| bytes < -1) {
+                let at = format!("node {:?}", graph.node_label(id));
+                self.fail(
+                    15,
+                    at,
+                    format!("a workspace of {wrong} bytes: its size is not known"),
+                );
+            }
         }
         let workspaces = graph.nodes.values().flat_map(|n| &n.workspace);
         for bytes in workspaces.filter_map(|&b| u64::try_from(b).ok()) {

@@ -1,7 +1,7 @@
 //! Offsets for everything that lies in an arena.
 
 use tenure_graph::plan::{Arena, Life};
-use tenure_solve::{Buffer, Config, Instance, Solution, Span, Watch, solve_watched};
+use tenure_solve::{Buffer, Config, Instance, Rules, Solution, Span, Watch, solve_watched};
 
 use crate::PlanError;
 
@@ -61,7 +61,8 @@ pub fn round_up(bytes: u64, align: u64) -> Result<u64, PlanError> {
         .ok_or(PlanError::TooLarge)
 }
 
-/// Places all requests in one arena whose offsets are multiples of `align`.
+/// Places all requests in one arena whose offsets are multiples of `align`. The two of a pair in
+/// `apart` get no byte in common, whenever they are held.
 ///
 /// Every request takes its bytes rounded up to `align`, so that the maximum load is a bound that
 /// can be reached.
@@ -71,6 +72,7 @@ pub fn round_up(bytes: u64, align: u64) -> Result<u64, PlanError> {
 /// the solver, which is never handed on as a plan.
 pub fn place(
     requests: &[Request],
+    apart: &[(usize, usize)],
     align: u64,
     config: &Config,
     watch: &Watch<'_>,
@@ -91,7 +93,11 @@ pub fn place(
         base = base.max(own);
         buffers.push(buffer(request, size, own));
     }
-    let instance = Instance::new(buffers)?;
+    let rules = Rules {
+        separate: apart.iter().map(|&(a, b)| vec![a, b]).collect(),
+        ..Rules::default()
+    };
+    let instance = Instance::with_rules(buffers, rules)?;
     let solution = solve_watched(&instance, config, watch)?;
     let cut = Cut::of(&solution);
     Ok(Placed {

@@ -158,6 +158,11 @@ impl Clocks {
         last.map_or_else(|| vec![0; self.streams], |&step| self.of(step).to_vec())
     }
 
+    /// The stream of a step, as a small number.
+    pub(crate) fn stream(&self, step: u32) -> usize {
+        self.stream[step as usize]
+    }
+
     /// Whether one step has certainly ended when another starts.
     pub(crate) fn is_before(&self, one: u32, other: u32) -> bool {
         one < other && self.of(other)[self.stream[one as usize]] >= self.place[one as usize]

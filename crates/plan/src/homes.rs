@@ -5,6 +5,7 @@
 //! known before the run.
 
 use tenure_graph::control::{Pass, transfers};
+use tenure_graph::effects::demands::bound_variables;
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::entity::{EntitySet, SecondaryMap};
 use tenure_graph::plan::{Placement, PlanOptions, Sharing};
@@ -42,6 +43,7 @@ pub fn homes(graph: &Graph, table: &OpTable, options: &PlanOptions) -> Homes {
         of: SecondaryMap::with_capacity(graph.values.len()),
         folded: EntitySet::new(),
     };
+    let bound = bound_variables(graph, table);
     // Owners stand before their bodies' nodes in execution order, so one walk in that order sees
     // every source before its uses.
     let mut pending = vec![graph.root];
@@ -64,6 +66,7 @@ pub fn homes(graph: &Graph, table: &OpTable, options: &PlanOptions) -> Homes {
                 // A view of a constant handed into a branch was marked when its owner was met.
                 if homes.of[value] != Home::Constant {
                     homes.of[value] = match home {
+                        Home::Planned if bound.contains_key(&value) => Home::Variable,
                         Home::Planned if graph.bytes(value).is_none() => Home::Dynamic,
                         home => home,
                     };

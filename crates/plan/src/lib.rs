@@ -198,7 +198,15 @@ pub fn assign(
                 life: class.life.clone(),
             })
             .collect();
-        let placed = place(&requests, options.align, config, watch)?;
+        let mut number: Vec<Option<usize>> = vec![None; classes.classes.len()];
+        for (k, (class, _)) in mine().enumerate() {
+            number[class] = Some(k);
+        }
+        let apart = classes.apart.iter();
+        let apart: Vec<(usize, usize)> = apart
+            .filter_map(|&(a, b)| Some((number[a]?, number[b]?)))
+            .collect();
+        let placed = place(&requests, &apart, options.align, config, watch)?;
         for ((class, _), offset) in mine().zip(placed.offsets) {
             offsets[class] = offset;
         }

@@ -68,10 +68,12 @@ pub fn lives(
         }
         normalise(&mut lives[value]);
     }
-    if options.keep_inputs {
-        let root = &graph.subgraphs[graph.root];
-        let values = root.inputs.iter().flat_map(|&n| &graph.nodes[n].outputs);
-        for &value in values.flatten() {
+    let root = &graph.subgraphs[graph.root];
+    for (position, &data) in root.inputs.iter().enumerate() {
+        if !options.keeps_input(position) {
+            continue;
+        }
+        for &value in graph.nodes[data].outputs.iter().flatten() {
             if homes.of[value] == Home::Planned {
                 let whole = Span {
                     first: 0,

@@ -261,7 +261,7 @@ impl MemoryGraph {
                 life: spans(a).collect(),
             })
             .collect();
-        let placed = place(&requests, options.align, config, watch)?;
+        let placed = place(&requests, &[], options.align, config, watch)?;
         let mut members: rustc_hash::FxHashMap<&str, Vec<FileMember>> =
             rustc_hash::FxHashMap::default();
         for t in &self.tensors {

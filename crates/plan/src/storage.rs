@@ -18,9 +18,10 @@ use tenure_graph::effects::demands::{
 };
 use tenure_graph::effects::{Effects, OpTable};
 use tenure_graph::entity::{EntityRef, SecondaryMap};
-use tenure_graph::plan::{Copy, Item, Life, Member, Phase, Placement, PlanOptions, Span};
+use tenure_graph::plan::{Copy, Item, Life, Member, Phase, Placement, PlanOptions, Sharing, Span};
 use tenure_graph::{Graph, NodeId, ValueId};
 
+mod apart;
 mod kinds;
 mod merge;
 mod runs;
@@ -57,6 +58,9 @@ pub struct Classes {
     pub classes: Vec<Class>,
     /// Copies for single readers.
     pub copies: Vec<Copy>,
+    /// Pairs of classes that must not share bytes though their lives do not meet: on several
+    /// streams nothing says that one has ended when the other begins.
+    pub apart: Vec<(usize, usize)>,
     /// Outputs that were placed over an input of their node.
     pub in_place: usize,
 }
@@ -119,8 +123,9 @@ struct Join<'a> {
     segments: Vec<SmallVec<[Segment; 1]>>,
     /// Pairs of groups of which the first may become the second at a step, from the same byte on.
     related: FxHashSet<(Index, Index, u32)>,
-    /// Such pairs where one is a piece of the other: how far the second starts behind the first.
-    pieces: FxHashMap<(Index, Index, u32), i64>,
+    /// Pairs of which the first is a piece of the second, so that both may be there at any time: how
+    /// far the second starts behind the first.
+    pieces: FxHashMap<(Index, Index), i64>,
     /// Copies by the inputs that read them.
     copy_at: FxHashMap<(NodeId, u32), Index>,
     /// Inputs in whose memory it is settled that the node writes.
@@ -159,6 +164,12 @@ struct Entry {
     input: bool,
     /// Shares with nobody.
     alone: bool,
+    /// Has its memory from the start to the end; meaningful for roots.
+    kept: bool,
+    /// Holds the pieces of one tensor without gaps; meaningful for roots.
+    pieced: bool,
+    /// Bytes of memory that it gets.
+    held: u64,
 }
 
 impl<'a> Join<'a> {
@@ -216,8 +227,19 @@ impl<'a> Join<'a> {
             caller: false,
             input: false,
             alone: false,
+            kept: false,
+            pieced: false,
+            held: bytes,
         });
         index
+    }
+
+    /// How much may share memory.
+    fn sharing(&self) -> Sharing {
+        match self.options.hands_nothing_on() {
+            true => self.options.sharing.min(Sharing::Views),
+            false => self.options.sharing,
+        }
     }
 
     fn add_values(&mut self, lives: &mut SecondaryMap<ValueId, Life>) {
@@ -225,7 +247,8 @@ impl<'a> Join<'a> {
             let bytes = self.graph.bytes(value).unwrap_or(0);
             let planned = self.homes.of[value] == Home::Planned;
             let life = std::mem::take(&mut lives[value]);
-            self.push(Item::Value(value), bytes, 1, life, planned);
+            let item = self.push(Item::Value(value), bytes, 1, life, planned);
+            self.items[item as usize].held = self.options.held(self.graph, value).unwrap_or(bytes);
         }
         let root = &self.graph.subgraphs[self.graph.root];
         for &data in &root.inputs {
@@ -233,10 +256,11 @@ impl<'a> Join<'a> {
                 self.items[value.index()].input = true;
             }
         }
-        if self.options.outputs == Placement::User {
-            for value in self.results().into_iter().flatten() {
-                self.items[value.index()].caller = true;
-            }
+        for (slot, value) in self.results().into_iter().enumerate() {
+            let Some(value) = value else { continue };
+            let entry = &mut self.items[value.index()];
+            entry.caller = self.options.outputs == Placement::User;
+            entry.kept |= self.options.keeps_output(slot);
         }
     }
 
@@ -251,6 +275,10 @@ impl<'a> Join<'a> {
     /// Scratch memory, alignments, and the nodes that share with nobody.
     fn add_workspaces(&mut self) {
         let alone: FxHashSet<&str> = self.options.no_reuse.iter().map(String::as_str).collect();
+        let is_alone = |node: NodeId| {
+            let n = &self.graph.nodes[node];
+            alone.contains(n.name.as_str()) || alone.contains(&*n.op)
+        };
         for step in &self.schedule.steps {
             if !matches!(step.phase, Phase::Run | Phase::Begin) {
                 continue;
@@ -266,11 +294,11 @@ impl<'a> Join<'a> {
                 let entry = &mut self.items[added as usize];
                 entry.kind = scratch.kind;
                 // What is kept for the session is nobody else's at any time.
-                entry.alone = scratch.kind == SESSION_MEMORY;
+                entry.alone = scratch.kind == SESSION_MEMORY || is_alone(node);
             }
             self.align_anchors(node, &effects);
             let n = &self.graph.nodes[node];
-            if alone.contains(n.name.as_str()) || alone.contains(&*n.op) {
+            if is_alone(node) {
                 for value in n.outputs.iter().copied().flatten() {
                     self.items[value.index()].alone = true;
                 }
@@ -344,6 +372,7 @@ impl<'a> Join<'a> {
         let bytes = self.graph.bytes(value).unwrap_or(0);
         let life = self.schedule.span[reader].into_iter().collect();
         let copy = self.push(Item::Copy(k), bytes, 1, life, bytes > 0);
+        self.items[copy as usize].held = self.options.held(self.graph, value).unwrap_or(bytes);
         let kind = memory_kind(&self.graph.nodes[reader], INPUT_KINDS, input);
         self.items[copy as usize].kind = kind;
         self.copy_at.insert((reader, input), copy);
@@ -414,6 +443,11 @@ impl<'a> Join<'a> {
     }
 
     fn finish(mut self) -> Classes {
+        let whole = Span {
+            first: 0,
+            last: self.schedule.end(),
+        };
+        let apart = self.apart();
         let mut place: Vec<Option<usize>> = vec![None; self.items.len()];
         let mut classes: Vec<Class> = Vec::new();
         let planned = |&i: &Index| self.items[i as usize].planned && !self.items[i as usize].hidden;
@@ -431,11 +465,11 @@ impl<'a> Join<'a> {
             let entry = &self.items[i as usize];
             let head = &self.items[root];
             let class = *place[root].get_or_insert_with(|| {
-                let held = |s: &Segment| Span {
-                    last: s.span.last.max(self.until(s.group)),
-                    ..s.span
-                };
-                let mut life: Life = self.segments[root].iter().map(held).collect();
+                let root = index(root);
+                let mut life = self.life(root, apart.extended.contains(&root));
+                if head.kept || self.options.hands_nothing_on() {
+                    life = Life::from_elem(whole, 1);
+                }
                 normalise(&mut life);
                 classes.push(Class {
                     members: Vec::new(),
@@ -450,15 +484,23 @@ impl<'a> Join<'a> {
             let class = &mut classes[class];
             // The extent begins with the first member, so this is never negative.
             let offset = u64::try_from(at - head.extent.0).unwrap_or(0);
-            class.bytes = class.bytes.max(offset.saturating_add(entry.bytes));
+            // What lies behind a piece is the next one, and behind the last the whole tensor's spare.
+            let is_piece = head.pieced && offset > 0;
+            let bytes = if is_piece { entry.bytes } else { entry.held };
+            class.bytes = class.bytes.max(offset.saturating_add(bytes));
             class.members.push(Member {
                 item: entry.item,
                 offset,
                 bytes: entry.bytes,
             });
         }
+        let mut pairs: Vec<(usize, usize)> = (apart.pairs.iter())
+            .filter_map(|&(a, b)| Some((place[a as usize]?, place[b as usize]?)))
+            .collect();
+        pairs.sort_unstable();
         Classes {
             classes,
+            apart: pairs,
             copies: self.copies,
             in_place: self.in_place,
         }

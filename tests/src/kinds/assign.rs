@@ -14,8 +14,7 @@ use crate::expect::Judge;
 /// Runs the kind.
 pub fn run(case: &GraphCase, judge: &mut Judge<'_>) {
     if case.origin() != "bug report kind" {
-        judge.fail("the reference system's own accounting of `assign` is not built yet");
-        return;
+        return super::accounting::run(case, judge);
     }
     let refused = judge.take("error").and_then(Value::as_bool) == Some(true);
     let options = options(case);

@@ -1,5 +1,6 @@
 //! The kinds of cases, a file each. A new kind is a row in [`KINDS`].
 
+mod accounting;
 mod assign;
 mod candidates;
 pub mod csv;

@@ -33,6 +33,7 @@ fn all_options() -> Vec<PlanOptions> {
                     fold: odd,
                     sharing,
                     no_reuse: Vec::new(),
+                    ..PlanOptions::default()
                 });
             }
         }

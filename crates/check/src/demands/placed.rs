@@ -135,9 +135,8 @@ impl Gather<'_, '_> {
                     item: self.findings.item(item),
                 });
             }
-            at = bytes
-                .and_then(|b| run.stride(b))
-                .map_or(u64::MAX, |b| at.saturating_add(b));
+            let stride = self.plan.options.stride(run, self.graph, value);
+            at = stride.map_or(u64::MAX, |stride| at.saturating_add(stride));
         }
     }
 
@@ -215,16 +214,9 @@ impl Gather<'_, '_> {
         })
     }
 
-    /// Whether a node may write there although it reads there: its tensors are pieces of one
-    /// another, or it is its own garbage.
-    pub(super) fn is_one_memory(effects: &Effects, w: &Writing, r: &Reading) -> bool {
-        let Anchor::Input(input) = r.anchor else {
-            return false;
-        };
-        let whole = |run: Option<Run>| run.is_some_and(|run| run.whole);
-        w.garbage == Some(input)
-            || w.output == Some(0) && whole(effects.input_run)
-            || w.output.is_some() && input == 0 && whole(effects.output_run)
+    /// Whether a node leaves garbage where it reads.
+    pub(super) fn is_own_garbage(w: &Writing, r: &Reading) -> bool {
+        matches!(r.anchor, Anchor::Input(input) if w.garbage == Some(input))
     }
 }
 

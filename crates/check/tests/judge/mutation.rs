@@ -26,6 +26,7 @@ fn random_options(rng: &mut fastrand::Rng) -> PlanOptions {
         fold: rng.bool(),
         sharing: [Sharing::None, Sharing::Views, Sharing::Full, Sharing::Full][rng.usize(0..4)],
         no_reuse: Vec::new(),
+        ..PlanOptions::default()
     }
 }
 

@@ -321,6 +321,19 @@ const RULES: &[(&str, &str, Break)] = &[
         p.options.no_reuse.push("Relu".to_owned());
         share(m, p, "a", "b");
     }),
+    ("T074", "value \"a\" must have its memory", |_, p| {
+        p.options.no_reuse.push("*".to_owned());
+    }),
+    ("T074", "must have its memory at every step", |_, p| {
+        p.options.lent_outputs = Some(Vec::new());
+    }),
+    (
+        "T025",
+        "value \"a\" lies at bytes 0.. (96 bytes)",
+        |_, p| {
+            p.options.sizes = tenure_graph::plan::Sizes::Padded;
+        },
+    ),
     ("T072", "node \"relu\"", |m, p| {
         p.folded.push(m.id("relu"));
         p.steps.remove(0);
@@ -392,7 +405,7 @@ fn each_rule_has_its_code() {
         );
         seen.insert(*code);
     }
-    assert_eq!(seen.len(), 37, "{seen:?}");
+    assert_eq!(seen.len(), 38, "{seen:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! The rules are those that Graph Engine assigns memory by. Files of other formats have none of
 //! these attributes.
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
@@ -32,6 +33,8 @@ pub const INPUT_MUTABLE: &str = "_input_mutable";
 pub const CLEARS_OUTPUTS: &str = "atomic_output_index";
 /// Inputs whose memory must be zero before it is filled; -1 stands for all.
 pub const CLEARS_INPUTS: &str = "atomic_input_index";
+/// Attribute of an output that names the variable in whose memory it is written.
+const BOUND_VARIABLE: &str = "_assign_var_name";
 /// Which workspaces are kept for the whole session.
 const WORKSPACE_SCOPE: &str = "_workspace_memory_no_reuse_scope";
 
@@ -197,6 +200,35 @@ fn listed(attrs: &Attrs, key: &str, slots: usize) -> Vec<usize> {
     }
     let slot = |i: i64| usize::try_from(i).ok().filter(|&i| i < slots);
     indices.into_iter().filter_map(slot).collect()
+}
+
+/// Outputs that are written in the memory of a variable which their node does not read, with that
+/// variable: their file names it.
+#[must_use]
+pub fn bound_variables(graph: &Graph, table: &OpTable) -> FxHashMap<ValueId, ValueId> {
+    let named = |value: ValueId| {
+        let hints = graph.values[value].hints.as_ref()?;
+        hints.attrs.str(BOUND_VARIABLE).filter(|n| !n.is_empty())
+    };
+    let bound: Vec<(ValueId, &str)> = (graph.values.keys())
+        .filter_map(|v| Some((v, named(v)?)))
+        .collect();
+    if bound.is_empty() {
+        return FxHashMap::default();
+    }
+    let nodes = graph.nodes.iter();
+    let variables = nodes.filter(|&(id, _)| table.class(graph, id) == OpClass::Variable);
+    let variables: FxHashMap<&str, ValueId> = variables
+        .filter_map(|(_, n)| Some((n.name.as_str(), n.output(0)?)))
+        .collect();
+    let is_compute = |v: ValueId| {
+        let producer = graph.values[v].producer;
+        graph.nodes[producer].bodies.is_empty() && table.class(graph, producer) == OpClass::Compute
+    };
+    let pairs = bound.into_iter().filter(|&(value, _)| is_compute(value));
+    pairs
+        .filter_map(|(value, name)| Some((value, *variables.get(name)?)))
+        .collect()
 }
 
 /// Whether an attribute is there and true.

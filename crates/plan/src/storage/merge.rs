@@ -23,7 +23,7 @@ pub(super) enum Sizes {
 impl Join<'_> {
     /// Notes which groups are one value before and after a transfer.
     pub(super) fn relate_moves(&mut self) {
-        if self.options.sharing < Sharing::Full {
+        if self.sharing() < Sharing::Full {
             return;
         }
         for step in &self.schedule.steps {
@@ -50,7 +50,7 @@ impl Join<'_> {
         for number in 0..self.schedule.steps.len() {
             let step = self.schedule.steps[number];
             let number = index(number);
-            let full = self.options.sharing == Sharing::Full;
+            let full = self.sharing() == Sharing::Full;
             match step.phase {
                 Phase::Begin => {
                     let mut list = Vec::new();
@@ -153,7 +153,7 @@ impl Join<'_> {
         let effects = self.table.effects(self.graph, node);
         self.references(node, step, &effects)?;
         self.spoils(node, step, &effects)?;
-        if self.options.sharing < Sharing::Full {
+        if self.sharing() < Sharing::Full {
             return Ok(());
         }
         let mut done: SmallVec<[u32; 4]> = SmallVec::new();
@@ -331,10 +331,13 @@ impl Join<'_> {
         (s.class, s.at) = (large, shift);
         let (caller, input, align) = (s.caller, s.input, s.align);
         let (extent, shifted, unsorted) = (s.extent, s.shifted, s.unsorted);
+        let (kept, pieced) = (s.kept, s.pieced);
         let l = &mut self.items[large as usize];
         l.caller |= caller;
         l.input |= input;
         l.align = l.align.max(align);
+        l.kept |= kept;
+        l.pieced |= pieced;
         l.shifted |= shifted || shift != 0;
         // Many may be joined side by side before anybody asks for the order.
         l.unsorted |= unsorted || !in_order;
@@ -388,8 +391,8 @@ impl Join<'_> {
         let pair = (from.group, to.group, step);
         from.span.last == step
             && self.has_ended(from.group, step)
-            && (shift == 0 && self.related.contains(&pair)
-                || self.pieces.get(&pair) == Some(&shift))
+            && shift == 0
+            && self.related.contains(&pair)
     }
 
     /// Whether the lives of two classes, the second `shift` bytes behind the first, meet only where
@@ -423,7 +426,7 @@ impl Join<'_> {
         let (few, many) = (few.clone(), many.clone());
         let shift = if few_first { shift } else { -shift };
         // Below full sharing nothing follows upon another in the same bytes, but by a reference.
-        let in_turn = self.options.sharing == Sharing::Full;
+        let in_turn = self.sharing() == Sharing::Full;
         let streams = self.clocks.is_some();
         few.iter().all(|x| {
             let until_x = x.span.last.max(self.until(x.group));
@@ -447,7 +450,13 @@ impl Join<'_> {
         let end = |group: Index, start: i64| end_of(start, self.items[group as usize].bytes);
         let is_beside = end(x.group, start_x) <= start_y || end(y.group, start_y) <= start_x;
         let between = start_y - start_x;
-        is_beside || self.hands_over(x, y, between) || self.hands_over(y, x, -between)
+        let is_piece =
+            |one: Index, other: Index, behind: i64| self.pieces.get(&(one, other)) == Some(&behind);
+        is_beside
+            || is_piece(x.group, y.group, between)
+            || is_piece(y.group, x.group, -between)
+            || self.hands_over(x, y, between)
+            || self.hands_over(y, x, -between)
     }
 }
 

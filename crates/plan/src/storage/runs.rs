@@ -26,10 +26,10 @@ impl Join<'_> {
     /// Gives all tensors of runs their places: outputs first, for which there is no other way.
     pub(super) fn runs(&mut self) -> Result<(), PlanError> {
         let asking = Rc::clone(&self.asking);
-        for &(node, step) in asking.iter() {
+        for &(node, _) in asking.iter() {
             let effects = self.table.effects(self.graph, node);
             if let Some(run) = effects.output_run {
-                self.output_run(node, step, run)?;
+                self.output_run(node, run)?;
             }
         }
         for &(node, step) in asking.iter() {
@@ -54,14 +54,14 @@ impl Join<'_> {
         let mut at = 0u64;
         for (slot, value) in (0u32..).zip(values) {
             let Some(value) = *value else { continue };
-            let bytes = self.graph.bytes(value)?;
             places.push((slot, value, i64::try_from(at).ok()?));
-            at = at.checked_add(run.stride(bytes)?)?;
+            let stride = self.options.stride(run, self.graph, value)?;
+            at = at.checked_add(stride)?;
         }
         i64::try_from(at).is_ok().then_some(places)
     }
 
-    fn output_run(&mut self, node: NodeId, step: u32, run: Run) -> Result<(), PlanError> {
+    fn output_run(&mut self, node: NodeId, run: Run) -> Result<(), PlanError> {
         let error = self.unmet(node, "outputs");
         self.copy_variables(node, "the output must lie beside others");
         let Some(places) = self.places(run, &self.graph.nodes[node].outputs) else {
@@ -77,8 +77,9 @@ impl Join<'_> {
             };
             let held = self.held(node, 0).unwrap_or(self.group(value));
             let all = |join: &mut Self, source: Index| {
+                join.is_pieced(source, run);
                 for &(piece, at) in &places {
-                    join.pieces.insert((source, piece, step), at);
+                    join.pieces.insert((piece, source), -at);
                 }
                 places
                     .iter()
@@ -156,8 +157,9 @@ impl Join<'_> {
         let (base, start) = match whole {
             Some(value) => {
                 let whole = self.group(value);
+                self.is_pieced(whole, run);
                 for piece in &pieces {
-                    self.pieces.insert((piece.held, whole, step), -piece.at);
+                    self.pieces.insert((piece.held, whole), -piece.at);
                 }
                 (whole, 0)
             }
@@ -173,13 +175,22 @@ impl Join<'_> {
             }
             self.copy_piece(node, &mut piece)?;
             if whole.is_some() {
-                self.pieces.insert((piece.held, base, step), -piece.at);
+                self.pieces.insert((piece.held, base), -piece.at);
             }
             if !self.join_at(base, piece.held, Sizes::Any, shift) {
                 return Err(error);
             }
         }
         Ok(())
+    }
+
+    /// Notes that the pieces of a tensor lie in it without gaps.
+    fn is_pieced(&mut self, whole: Index, run: Run) {
+        let (root, _) = self.find(whole);
+        let root = &mut self.items[root as usize];
+        root.pieced |= run.packed;
+        // Pieces and the whole may be there together, so that their ends do not ascend.
+        root.shifted = true;
     }
 
     /// Copies the pieces that cannot stay where they are; gives one beside which all can lie.
@@ -322,7 +333,7 @@ impl Join<'_> {
             return true;
         }
         let alive = self.segments[root as usize].clone();
-        let full = self.options.sharing == Sharing::Full && self.clocks.is_none();
+        let full = self.sharing() == Sharing::Full && self.clocks.is_none();
         let is_there = |s: &&super::Segment| !full || (s.span.first..=s.span.last).contains(&step);
         let mut there = alive.iter().filter(is_there);
         there.all(|segment| {

@@ -3,7 +3,7 @@
 use tenure_graph::ValueId;
 use tenure_graph::control::{Pass, Point, transfers};
 use tenure_graph::effects::Alias;
-use tenure_graph::effects::demands::ANY_MEMORY;
+use tenure_graph::effects::demands::{ANY_MEMORY, bound_variables};
 use tenure_graph::entity::EntityRef;
 use tenure_graph::plan::{Item, Phase, Sharing};
 
@@ -19,6 +19,9 @@ impl Join<'_> {
     /// # Errors
     /// [`PlanError::Torn`] for a view of a variable that would have to be elsewhere.
     pub(super) fn views(&mut self) -> Result<(), PlanError> {
+        for (value, variable) in bound_variables(self.graph, self.table) {
+            self.variable(Some(variable), Some(value));
+        }
         for step in 0..self.schedule.steps.len() {
             let step = self.schedule.steps[step];
             match step.phase {
@@ -88,7 +91,7 @@ impl Join<'_> {
         let (Some(from), Some(to)) = (from, to) else {
             return;
         };
-        if self.options.sharing < Sharing::Views {
+        if self.sharing() < Sharing::Views {
             return;
         }
         let source = self.items[from.index()].group as usize;
@@ -97,7 +100,9 @@ impl Join<'_> {
             !a.planned && matches!(a.item, Item::Value(v) if self.homes.of[v] != Home::Dynamic);
         // An output in the caller's memory is its own memory; so is what shares with nobody.
         let apart = b.alone || a.alone || b.caller && (a.caller || a.input || outside);
-        let fits = self.graph.bytes(from) == self.graph.bytes(to) || outside;
+        let hints = self.graph.values[to].hints.as_ref();
+        let is_forced = hints.is_some_and(|h| h.reuse_input.is_some());
+        let fits = is_forced || outside || self.graph.bytes(from) == self.graph.bytes(to);
         // Of unknown size, it can be a name of what is outside all the same.
         let held = b.planned || outside && self.homes.of[to] == Home::Dynamic;
         if !held || apart || !fits || !(a.planned || outside) {
@@ -109,13 +114,18 @@ impl Join<'_> {
         if moves && (outside || a.kind != ANY_MEMORY) || is_special && (a.caller || b.caller) {
             return;
         }
-        let caller = b.caller;
-        let align = b.align;
+        let (caller, kept, held) = (b.caller, b.kept, b.held);
+        let (align, bytes) = (b.align, b.bytes);
         let planned = a.planned;
         let kind = if a.kind == ANY_MEMORY { b.kind } else { a.kind };
         self.items[to.index()].group = index(source);
         self.items[to.index()].planned = planned;
         self.items[source].caller |= caller;
+        self.items[source].kept |= kept;
+        let root = &mut self.items[source];
+        root.held = root.held.max(held);
+        root.bytes = root.bytes.max(bytes);
+        root.extent.1 = root.extent.1.max(i64::try_from(bytes).unwrap_or(i64::MAX));
         self.items[source].kind = kind;
         self.items[source].align = self.items[source].align.max(align);
     }
