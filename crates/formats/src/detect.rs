@@ -1,13 +1,23 @@
 //! What a file is, told by its contents and never by its name.
 
 use crate::error::{FormatError, Problem, quoted};
-use crate::wire::{self, Outline};
+use crate::ge::container::MAGIC;
+use crate::ge::text::{Dump, probe};
+use crate::outline::{Outline, Proto, outline};
 
 /// A kind of file that a plan can be made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An ONNX model (protobuf).
     Onnx,
+    /// A compiled model of Graph Engine (`.om`), which carries a plan.
+    GeOm,
+    /// A model of Graph Engine in the binary form of `ge.proto` (`.air`).
+    GeProto,
+    /// A dump of Graph Engine in the text form of `ge.proto`.
+    GeText,
+    /// A dump of Graph Engine in the text form that is styled after ONNX.
+    GeOnnxText,
     /// Graph JSON, `tenure.graph/1`.
     GraphJson,
     /// Memory JSON, `tenure.memory/1`: buffers and lifetimes without a graph.
@@ -20,6 +30,10 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Onnx => "onnx",
+            Kind::GeOm => "ge-om",
+            Kind::GeProto => "ge-proto",
+            Kind::GeText => "ge-proto-text",
+            Kind::GeOnnxText => "ge-onnx-text",
             Kind::GraphJson => "graph-json",
             Kind::MemoryJson => "memory-json",
         }
@@ -48,11 +62,6 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
         b"ORTM",
         "an ORT-format model, which is not read; give the ONNX file that it was made from",
     ),
-    (
-        0,
-        b"IMOD",
-        "a compiled Ascend model (.om), which holds no graph to plan",
-    ),
     (0, b"\x89HDF\r\n\x1a\n", "an HDF5 file (Keras?)"),
     (0, b"GGUF", "a GGUF file"),
     (0, b"\x93NUMPY", "a NumPy array"),
@@ -74,7 +83,8 @@ const SIGNATURES: &[(usize, &[u8], &str)] = &[
 ///
 /// # Errors
 /// [`FormatError::NoModel`] says what the contents look like instead; [`FormatError::Damaged`] and
-/// [`FormatError::Model`] for an ONNX file that is cut short, [`FormatError::Empty`].
+/// [`FormatError::Model`] for an ONNX file that is cut short, [`FormatError::Empty`]. That a file is
+/// one of Graph Engine's is told before it is known to be whole.
 ///
 /// ```
 /// use tenure_formats::{Kind, detect};
@@ -87,9 +97,12 @@ pub fn detect(bytes: &[u8]) -> Result<Kind, FormatError> {
     if bytes.is_empty() {
         return Err(FormatError::Empty);
     }
-    let outline = wire::outline(bytes);
-    if outline == (Outline::Model { graph: true }) {
+    let onnx = outline(bytes, Proto::Onnx);
+    if onnx == (Outline::Model { graph: true }) {
         return Ok(Kind::Onnx);
+    }
+    if bytes.starts_with(MAGIC) {
+        return Ok(Kind::GeOm);
     }
     let signed = |(at, magic, _): &&(usize, &[u8], &str)| {
         bytes.get(*at..).is_some_and(|b| b.starts_with(magic))
@@ -101,15 +114,33 @@ pub fn detect(bytes: &[u8]) -> Result<Kind, FormatError> {
     if text.first() == Some(&b'{') {
         return json(text);
     }
+    let ge = outline(bytes, Proto::Ge);
+    if ge == (Outline::Model { graph: true }) {
+        return Ok(Kind::GeProto);
+    }
     if is_text(bytes) {
+        match probe(text) {
+            Some(Dump::Proto) => return Ok(Kind::GeText),
+            Some(Dump::Onnx) => return Ok(Kind::GeOnnxText),
+            Some(Dump::Readable) => {
+                return Err(FormatError::NoModel(
+                    "a dump of Graph Engine for people (ge_readable), which has no sizes; dump \
+                     with DUMP_GRAPH_FORMAT=ge_proto"
+                        .to_owned(),
+                ));
+            }
+            None => {}
+        }
         let first: String = String::from_utf8_lossy(text).chars().take(40).collect();
         let first = first.lines().next().unwrap_or_default();
         return Err(FormatError::NoModel(format!("text that begins {first:?}")));
     }
-    match outline {
-        Outline::Broken(problem) => Err(FormatError::Damaged(problem)),
-        Outline::Model { .. } => Err(Problem::NoGraph.into()),
-        Outline::Other => Err(FormatError::NoModel(
+    match (onnx, ge) {
+        (Outline::Broken(problem), _) => Err(FormatError::Damaged(problem)),
+        // The reader says where.
+        (_, Outline::Broken(_)) => Ok(Kind::GeProto),
+        (Outline::Model { .. }, _) | (_, Outline::Model { .. }) => Err(Problem::NoGraph.into()),
+        (Outline::Other, Outline::Other) => Err(FormatError::NoModel(
             "binary data of an unknown kind".to_owned(),
         )),
     }

@@ -3,7 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use tenure_graph::LinkError;
 use tenure_graph::json::JsonError;
+use tenure_graph::verify::Broken;
 
 /// Why a file is no model that can be read.
 #[derive(Debug, thiserror::Error)]
@@ -27,11 +29,30 @@ pub enum FormatError {
     #[error("is empty; a model was expected")]
     Empty,
     /// The contents are of a kind that is no model, or of none that is known.
-    #[error("looks like {0}; give an ONNX model or graph JSON")]
+    #[error("looks like {0}; give an ONNX model, a Graph Engine model or dump, or graph JSON")]
     NoModel(String),
     /// An ONNX file that cannot be decoded.
     #[error("is a damaged ONNX file: {0}")]
     Damaged(String),
+    /// A file of Graph Engine that cannot be decoded.
+    #[error("is a damaged {what}: {at}: {problem}")]
+    DamagedAt {
+        /// Which kind of file.
+        what: &'static str,
+        /// Where it is damaged.
+        at: Spot,
+        /// What is wrong there.
+        problem: String,
+    },
+    /// A compiled model that only its maker can read.
+    #[error("is an encrypted model, which cannot be read; give the one before encryption")]
+    Encrypted,
+    /// Names in a file of Graph Engine that do not fit together.
+    #[error(transparent)]
+    Link(LinkError),
+    /// A file of Graph Engine whose graph breaks rules of [`tenure_graph::verify()`].
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Broken(Vec<Broken>),
     /// Graph JSON with a mistake.
     #[error(transparent)]
     Json(Box<JsonError>),
@@ -57,6 +78,24 @@ pub enum FormatError {
         /// What is wrong with it.
         problem: WeightsProblem,
     },
+}
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spot {
+    /// A byte, counted from 0.
+    Byte(u64),
+    /// A line of text, counted from 1.
+    Line(u64),
+}
+
+impl std::fmt::Display for Spot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Spot::Byte(at) => write!(f, "byte {at}"),
+            Spot::Line(line) => write!(f, "line {line}"),
+        }
+    }
 }
 
 /// A name out of a file as messages show it: no control characters, no endless text.
@@ -131,6 +170,51 @@ pub enum Problem {
     Dimension {
         /// Its position.
         axis: usize,
+        /// What stands there.
+        size: i64,
+    },
+    /// A text that names no element type.
+    #[error("{} is no element type", quoted(.0))]
+    ElementName(String),
+    /// An operator in a dump that is not one of Graph Engine's.
+    #[error(
+        "has the operator {}; operators in dumps of Graph Engine begin with \"ge:\"",
+        quoted(.0)
+    )]
+    NotOfGe(String),
+    /// A subgraph in a dump that does not say who runs it.
+    #[error(
+        "is a subgraph, and this kind of dump does not say which node runs it; dump with \
+         DUMP_GRAPH_FORMAT=ge_proto"
+    )]
+    OwnerUnknown,
+    /// More tensors than a node has.
+    #[error("speaks of {number} inputs or outputs; there can be {most} at most")]
+    Tensors {
+        /// How many it speaks of.
+        number: usize,
+        /// How many there can be.
+        most: usize,
+    },
+    /// An output in the memory of an input that cannot be told.
+    #[error("output {output} lies in the memory of an input, and the file does not say of which")]
+    Reference {
+        /// Which output.
+        output: usize,
+    },
+    /// Text that is no edge.
+    #[error("input {} is no \"NODE:OUTPUT\"", quoted(.0))]
+    Edge(String),
+    /// A number of a stream that is none.
+    #[error("is on stream {0}; a stream has a number from 0 on, or -1 for none")]
+    Stream(i64),
+    /// Memory of a size that is not known.
+    #[error(
+        "workspace {index} has {size} bytes; the model may have been saved before its shapes were known"
+    )]
+    Workspace {
+        /// Which workspace.
+        index: usize,
         /// What stands there.
         size: i64,
     },
@@ -251,6 +335,12 @@ impl FormatError {
             path.insert(0, place());
         }
         self
+    }
+}
+
+impl From<LinkError> for FormatError {
+    fn from(error: LinkError) -> Self {
+        FormatError::Link(error)
     }
 }
 

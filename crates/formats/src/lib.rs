@@ -12,19 +12,22 @@
 pub mod csv;
 mod detect;
 mod error;
+mod ge;
 mod generated;
 mod onnx;
+mod outline;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod weights;
 mod wire;
 
 pub use detect::{Kind, detect};
-pub use error::{FormatError, Problem, WeightsProblem};
+pub use error::{FormatError, Problem, Spot, WeightsProblem};
 
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
 use tenure_graph::Graph;
+use tenure_graph::recorded::Recorded;
 
 /// A file that holds a model: what kind it is, and its bytes.
 #[derive(Clone, Debug)]
@@ -61,10 +64,29 @@ impl ModelFile {
     pub fn graph(&self) -> Result<Graph, FormatError> {
         match self.kind {
             Kind::Onnx => onnx::read(self.bytes.clone(), self.folder.as_deref()),
+            Kind::GeOm | Kind::GeProto | Kind::GeText | Kind::GeOnnxText => {
+                Ok(ge::read(self.kind, &self.bytes)?.graph)
+            }
             Kind::GraphJson => Ok(tenure_graph::json::read(detect::without_mark(&self.bytes))?),
             Kind::MemoryJson => Err(FormatError::NoModel(
                 "memory JSON, which lists buffers and has no graph".to_owned(),
             )),
+        }
+    }
+}
+
+impl ModelFile {
+    /// The graph in it, and the plan that it carries; `None` for one that carries none.
+    ///
+    /// # Errors
+    /// As for [`ModelFile::graph`].
+    pub fn compiled(&self) -> Result<(Graph, Option<Recorded>), FormatError> {
+        match self.kind {
+            Kind::GeOm | Kind::GeProto | Kind::GeText | Kind::GeOnnxText => {
+                let built = ge::read(self.kind, &self.bytes)?;
+                Ok((built.graph, built.recorded))
+            }
+            Kind::Onnx | Kind::GraphJson | Kind::MemoryJson => Ok((self.graph()?, None)),
         }
     }
 }

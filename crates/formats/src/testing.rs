@@ -1,4 +1,4 @@
-//! Makes ONNX models: for tests, examples and measurements.
+//! Makes ONNX models, and with [`ge`] models of Graph Engine: for tests, examples and measurements.
 //!
 //! ```
 //! use tenure_formats::testing::GraphBuilder;
@@ -13,6 +13,8 @@
 //! assert_eq!(graph.nodes.len(), 4);
 //! # Ok::<(), tenure_formats::FormatError>(())
 //! ```
+
+pub mod ge;
 
 use prost::Message as _;
 use tenure_graph::DType;

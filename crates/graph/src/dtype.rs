@@ -63,6 +63,12 @@ dtypes! {
     F6E3M2 = "float6e3m2", Some(6);
     /// 4-bit float, two in a byte.
     F4E2M1 = "float4e2m1", Some(4);
+    /// 4-bit float, 1 exponent bit, two in a byte.
+    F4E1M2 = "float4e1m2", Some(4);
+    /// 8-bit float whose exponent takes as many bits as it needs.
+    HF8 = "hifloat8", Some(8);
+    /// 4-bit float of the same kind, two in a byte.
+    HF4 = "hifloat4", Some(4);
     /// Signed 64-bit integer.
     I64 = "int64", Some(64);
     /// Signed 32-bit integer.
@@ -87,8 +93,12 @@ dtypes! {
     U4 = "uint4", Some(4);
     /// Unsigned 2-bit integer, four in a byte.
     U2 = "uint2", Some(2);
+    /// Unsigned 1-bit integer, eight in a byte.
+    U1 = "uint1", Some(1);
     /// Truth value, one byte.
     Bool = "bool", Some(8);
+    /// Two binary16.
+    C32 = "complex32", Some(32);
     /// Two binary32.
     C64 = "complex64", Some(64);
     /// Two binary64.

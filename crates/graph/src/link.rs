@@ -1,7 +1,7 @@
 //! From names to ids: builds a graph out of nodes that name one another.
 //!
-//! The readers of JSON and text leave names as they stand in the file ([`ModelDef`]) and hand
-//! them over here. Subgraphs are numbered in the order in which a walk from the root meets them
+//! The readers of files leave names as they stand in the file ([`ModelDef`]) and hand them over
+//! here. Subgraphs are numbered in the order in which a walk from the root meets them
 //! (see [`crate::identity`]), nodes and values in the order of their subgraphs, so that a graph
 //! that is printed and read again has the same ids.
 
@@ -19,55 +19,85 @@ use crate::{
 };
 
 /// A model as a file spells it out.
-pub(crate) struct ModelDef {
-    pub(crate) name: String,
-    pub(crate) dialect: Dialect,
-    pub(crate) opsets: Vec<(Arc<str>, i64)>,
-    pub(crate) options: Attrs,
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelDef {
+    /// The model's name; may be empty.
+    pub name: String,
+    /// Which table of operators the names belong to.
+    pub dialect: Dialect,
+    /// Versions of operator sets by domain.
+    pub opsets: Vec<(Arc<str>, i64)>,
+    /// Options that the model's file carries.
+    pub options: Attrs,
     /// The root first.
-    pub(crate) graphs: Vec<GraphDef>,
+    pub graphs: Vec<GraphDef>,
 }
 
 /// A subgraph as a file spells it out; its nodes in execution order.
-pub(crate) struct GraphDef {
-    pub(crate) name: String,
-    pub(crate) attrs: Attrs,
-    pub(crate) nodes: Vec<NodeDef>,
+#[derive(Clone, Debug, PartialEq)]
+pub struct GraphDef {
+    /// Name, unique in the model.
+    pub name: String,
+    /// Further keys of the file.
+    pub attrs: Attrs,
+    /// Its nodes; the node that takes its results stands last.
+    pub nodes: Vec<NodeDef>,
 }
 
 /// A node as a file spells it out.
-pub(crate) struct NodeDef {
-    pub(crate) name: String,
-    pub(crate) op: Arc<str>,
-    pub(crate) domain: Arc<str>,
-    pub(crate) inputs: Vec<Option<Ref>>,
-    pub(crate) outputs: Vec<Option<OutputDef>>,
-    pub(crate) control: Vec<String>,
-    pub(crate) stream: Option<StreamId>,
-    pub(crate) attrs: Attrs,
-    pub(crate) input_attrs: Vec<Attrs>,
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeDef {
+    /// Name, unique in its subgraph.
+    pub name: String,
+    /// Type of the operator.
+    pub op: Arc<str>,
+    /// Domain of the operator.
+    pub domain: Arc<str>,
+    /// What it reads; `None` is an optional input left out.
+    pub inputs: Vec<Option<Ref>>,
+    /// What it makes; `None` is an optional output left out.
+    pub outputs: Vec<Option<OutputDef>>,
+    /// Names of nodes of the same subgraph that must have run before.
+    pub control: Vec<String>,
+    /// The stream it runs on; `None` for what runs nothing.
+    pub stream: Option<StreamId>,
+    /// Attributes.
+    pub attrs: Attrs,
+    /// Attributes of inputs by position; may be shorter than `inputs`.
+    pub input_attrs: Vec<Attrs>,
     /// Role and name of each subgraph.
-    pub(crate) bodies: Vec<(Arc<str>, String)>,
-    pub(crate) workspace: Vec<i64>,
-    pub(crate) extra: Attrs,
+    pub bodies: Vec<(Arc<str>, String)>,
+    /// Temporary memory in bytes.
+    pub workspace: Vec<i64>,
+    /// Further keys of the file.
+    pub extra: Attrs,
 }
 
 /// An output as a file spells it out; without a name it is called `NODE:OUT`.
-pub(crate) struct OutputDef {
-    pub(crate) name: Option<String>,
-    pub(crate) dtype: DType,
-    pub(crate) shape: Option<Shape>,
-    pub(crate) hints: Option<Box<OutputHints>>,
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutputDef {
+    /// Its own name, where the file gives one.
+    pub name: Option<String>,
+    /// Type of its elements.
+    pub dtype: DType,
+    /// Its dimensions; `None` when not even the rank is known.
+    pub shape: Option<Shape>,
+    /// What the file says of its memory.
+    pub hints: Option<Box<OutputHints>>,
 }
 
-/// The name of a value. `graph` is the subgraph that it is made in; `None` is the reader's own.
-pub(crate) struct Ref {
-    pub(crate) graph: Option<String>,
-    pub(crate) to: RefTo,
+/// The name of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ref {
+    /// The subgraph that it is made in; `None` is the reader's own.
+    pub graph: Option<String>,
+    /// Which value of it.
+    pub to: RefTo,
 }
 
 /// How a value is named.
-pub(crate) enum RefTo {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RefTo {
     /// By its node and output slot.
     Slot(String, u32),
     /// By its own name.
@@ -202,7 +232,7 @@ pub enum LinkProblem {
 /// # Errors
 /// Names that are missing, doubled or not visible, nodes out of order, subgraphs that are not a
 /// tree.
-pub(crate) fn link(mut model: ModelDef) -> Result<Graph, LinkError> {
+pub fn link(mut model: ModelDef) -> Result<Graph, LinkError> {
     let order = order_of_graphs(&model)?;
     let (inputs, controls) = Names::new(&model, &order)?.resolve()?;
 

@@ -32,11 +32,11 @@ pub(super) const MAX_DEPTH: usize = tenure_graph::verify::MAX_DEPTH;
 
 /// How many inputs a node may have: each may share memory with each other one, so the work grows
 /// with their square.
-pub(super) const MAX_INPUTS: usize = 10_000;
+pub(crate) const MAX_INPUTS: usize = 10_000;
 
 /// How many attributes a node may have: far more than any operator knows, few enough to look one
 /// up by a scan.
-pub(super) const MAX_ATTRIBUTES: usize = 1000;
+pub(crate) const MAX_ATTRIBUTES: usize = 1000;
 
 /// What the graph attributes of ONNX operators are called as bodies; others keep their name.
 const ROLES: &[(&str, &str)] = &[("then_branch", "then"), ("else_branch", "else")];

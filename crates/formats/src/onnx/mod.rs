@@ -30,6 +30,7 @@ mod tensor;
 mod tests;
 mod types;
 
+pub(crate) use build::{MAX_ATTRIBUTES, MAX_INPUTS};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use types::element;
 

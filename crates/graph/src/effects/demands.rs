@@ -42,6 +42,10 @@ const WORKSPACE_SCOPE: &str = "_workspace_memory_no_reuse_scope";
 pub const ANY_MEMORY: i64 = 0;
 /// Memory that other devices reach.
 pub const PEER_MEMORY: i64 = 17;
+/// Memory of the host.
+pub const HOST_MEMORY: i64 = 0x81;
+/// Memory of the host that the device reaches as well.
+pub const HOST_SHARED_MEMORY: i64 = 0x90;
 /// Memory that is kept from run to run; a number that no file uses.
 pub const SESSION_MEMORY: i64 = -2;
 
@@ -137,6 +141,8 @@ pub fn kind_name(kind: i64) -> Cow<'static, str> {
     match kind {
         ANY_MEMORY => "device".into(),
         PEER_MEMORY => "p2p".into(),
+        HOST_MEMORY => "host".into(),
+        HOST_SHARED_MEMORY => "host-svm".into(),
         SESSION_MEMORY => "session".into(),
         other => format!("type-{other}").into(),
     }

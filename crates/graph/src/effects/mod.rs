@@ -270,6 +270,30 @@ impl OpTable {
         self.find(domain, op).is_some()
     }
 
+    /// What subgraph `body` of a node of this operator is to it, where the model's file gives them
+    /// in order and without roles: what the operator's row says, or `branch` and its number.
+    #[must_use]
+    pub fn role(&self, domain: &str, op: &str, body: usize) -> String {
+        let roles = self.find(domain, op).map(|row| row.roles.as_slice());
+        let role = roles.and_then(|roles| roles.get(body));
+        role.cloned().unwrap_or_else(|| format!("branch{body}"))
+    }
+
+    /// What kind of node an operator makes, if it runs no subgraphs that its row does not know of.
+    #[must_use]
+    pub fn class_of_op(&self, domain: &str, op: &str) -> OpClass {
+        self.find(domain, op)
+            .map_or(OpClass::Compute, |row| row.class)
+    }
+
+    /// What else is known of an operator.
+    #[must_use]
+    pub fn traits_of_op(&self, domain: &str, op: &str) -> Traits {
+        self.find(domain, op)
+            .map(|row| row.traits)
+            .unwrap_or_default()
+    }
+
     /// What kind of node a node is. One that has bodies though its operator is not known to have
     /// them is [`OpClass::Opaque`].
     #[must_use]

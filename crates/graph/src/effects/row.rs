@@ -49,6 +49,7 @@ pub(super) struct Row {
     pub(super) input_align: Alignment,
     pub(super) output_align: Alignment,
     pub(super) ref_is_view: bool,
+    pub(super) roles: Vec<String>,
     pub(super) traits: Traits,
 }
 
@@ -188,6 +189,8 @@ struct RowText {
     #[serde(default)]
     ref_is_view: bool,
     #[serde(default)]
+    roles: Vec<String>,
+    #[serde(default)]
     traits: Vec<Trait>,
 }
 
@@ -306,6 +309,7 @@ impl RowText {
             input_align: align(self.input_align, "input_align")?,
             output_align: align(self.output_align, "output_align")?,
             ref_is_view: self.ref_is_view,
+            roles: self.roles,
             traits: self.traits.into_iter().collect(),
         })
     }

@@ -46,6 +46,10 @@ pub enum Trait {
     LoopsByJump,
     /// It puts its inputs one after the other along an axis.
     Concatenates,
+    /// It records an event, for which other streams wait.
+    RecordsEvent,
+    /// It waits for an event.
+    WaitsForEvent,
 }
 
 /// A set of [`Trait`]s.

@@ -172,7 +172,7 @@ fn what_is_no_model_is_called_by_its_name() {
         (b"\x7fELF\x02\x01\x01", "looks like an ELF program"),
         (b"PK\x03\x04........", "looks like a zip archive"),
         (b"\x20\0\0\0TFL3....", "looks like a TensorFlow Lite model"),
-        (b"IMOD\0\0\0\0", "looks like a compiled Ascend model"),
+        (b"IMOD\0\0\0\0", "is a damaged compiled model (.om): byte 8"),
         (
             b"once upon a time",
             "looks like text that begins \"once upon a time\"",
@@ -209,7 +209,7 @@ fn protobuf_that_is_no_model_is_refused() {
     cut.truncate(100);
     let text = read_bytes(cut).unwrap_err().to_string();
     assert!(
-        text.starts_with("is a damaged ONNX file: the field \"graph\" at byte"),
+        text.starts_with("is a damaged ONNX file: byte 10, in \"graph\": "),
         "{text}"
     );
     assert!(text.contains("but the file ends after"), "{text}");
