@@ -10,3 +10,4 @@ pub mod packings;
 pub mod programs;
 pub mod readers;
 pub mod reference;
+pub mod scripts;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tenure_tests::case::{self, Outcome};
 
 /// Folders of shared cases of which every one is met.
-const KINDS: &[&str] = &["bugs", "layout", "passes"];
+const KINDS: &[&str] = &["bugs", "layout", "passes", "runtime"];
 
 fn shared() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");

@@ -2,7 +2,8 @@
 //!
 //! `cargo xtask codegen [--check]` writes the code that reads protobuf files, or says whether it
 //! is current. `cargo xtask examples [--check]` does the same for the example models.
-//! `cargo xtask bench-solve` measures the solver.
+//! `cargo xtask bench-solve` measures the solver. `cargo xtask scripts` runs random scripts for the
+//! allocator.
 
 #![allow(
     clippy::print_stdout,
@@ -13,12 +14,12 @@
 mod bench_solve;
 mod codegen;
 mod examples;
+mod scripts;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: cargo xtask (codegen | examples) [--check]\n       cargo xtask bench-solve --help";
+const USAGE: &str = "usage: cargo xtask (codegen | examples) [--check]\n       cargo xtask bench-solve --help\n       cargo xtask scripts [COUNT] [FIRST_SEED]";
 
 /// What to do with files that are made.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["bench-solve", ref options @ ..] => bench_solve::main(&root(), options),
+        ["scripts", ref options @ ..] => scripts::main(options),
         _ => Err(USAGE.to_owned()),
     };
     match done {

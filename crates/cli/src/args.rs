@@ -69,6 +69,8 @@ pub enum Command {
     Convert(ConvertArgs),
     /// Draw a saved plan: lifetimes and memory map
     Report(ReportArgs),
+    /// Feed an allocation trace to the allocator, and compare what it holds with a plan
+    Replay(ReplayArgs),
 }
 
 /// How a model is read.
@@ -332,6 +334,18 @@ pub struct ReportArgs {
     /// Where to write
     #[arg(long, short, value_name = "R.html")]
     pub output: PathBuf,
+}
+
+/// `tenure replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// An allocation trace (tenure.trace/1)
+    pub trace: PathBuf,
+    #[command(flatten)]
+    pub search: SearchArgs,
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Where inputs or outputs live.

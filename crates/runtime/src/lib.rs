@@ -28,6 +28,7 @@ mod program;
 mod resolve;
 pub mod sanitize;
 pub mod sync_stages;
+pub mod trace;
 
 pub use error::{RuntimeError, Unsupported};
 pub use kernels::Kernels;

@@ -5,6 +5,7 @@ mod convert;
 mod guard;
 mod lint;
 mod plan;
+mod replay;
 mod report;
 mod solve;
 mod why;
@@ -24,5 +25,6 @@ pub fn run(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Why(args) => why::run(args, ui),
         Command::Convert(args) => convert::run(&args, ui),
         Command::Report(args) => report::run(&args, ui),
+        Command::Replay(args) => replay::run(&args, ui),
     }
 }

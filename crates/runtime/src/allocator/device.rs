@@ -20,11 +20,24 @@ pub trait Device {
 }
 
 /// A device as the lowest layer.
-pub struct Bottom<'a, D>(pub &'a mut D);
+pub struct Bottom<'a, D> {
+    device: &'a mut D,
+    /// Bytes that may still be taken.
+    room: u64,
+}
+
+impl<'a, D> Bottom<'a, D> {
+    /// A device from which so many bytes may be taken.
+    pub fn new(device: &'a mut D, room: u64) -> Self {
+        Bottom { device, room }
+    }
+}
 
 impl<D: Device> Source for Bottom<'_, D> {
     fn take(&mut self, bytes: u64) -> Option<Piece> {
-        let address = self.0.take(bytes)?;
+        let room = self.room.checked_sub(bytes)?;
+        let address = self.device.take(bytes)?;
+        self.room = room;
         Some(Piece {
             address,
             bytes,
@@ -33,7 +46,8 @@ impl<D: Device> Source for Bottom<'_, D> {
     }
 
     fn give_back(&mut self, piece: Piece, _: u64) {
-        self.0.give_back(piece.address, piece.bytes);
+        self.room = self.room.saturating_add(piece.bytes);
+        self.device.give_back(piece.address, piece.bytes);
     }
 }
 

@@ -1,296 +1,438 @@
 //! The allocator for memory that cannot be planned: it keeps what is freed, and hands it out again
 //! on any stream whose work comes after all that was done with it.
 //!
-//! Nothing is waited for as long as the device has memory: who has done what before whom is known
-//! from the program's own events (vector clocks: `clocks`). Memory lies in segments from the
-//! [`Device`], cut into spans (`spans`). When the device has no more, idle segments are given back;
-//! then the host waits for one stream after the other.
+//! Memory comes from the [`Device`] through layers of page allocators ([`pages`]): a cache, a depot
+//! for the run, and a pool for each stream (`layers`). Who has done what before whom is known from
+//! the program's own events (vector clocks: `clocks`), so nothing is waited for as long as there is
+//! memory. The rules are those of stream-ordered memory: an access, a release, an event and a wait
+//! take their places in their streams' orders.
 //!
-//! The rules are those of stream-ordered memory: a use, an event and a wait take their places in
-//! their streams' orders, a free takes place on the host at once.
+//! A block is *held* by streams, each of which releases it when it needs it no more. Then it goes
+//! back to the pool that it came from, as soon as that pool's stream knows that all uses are done
+//! (`released`); until then another stream that knows it may borrow it. When there is no more
+//! memory, idle memory is given down the layers and asked for again (`room`).
 //!
 //! ```
 //! use tenure_runtime::allocator::{Allocator, Budget, Rules};
 //!
-//! let mut memory = Allocator::new(Rules::default(), Budget::default());
+//! let mut memory = Allocator::new(Rules::default(), Budget::default(), 2);
 //! let a = memory.alloc(1000, 0)?;
-//! memory.touch(a, 0)?;
-//! memory.touch(a, 1)?;
+//! memory.access(a, 1, None)?;
 //! let first = memory.range(a)?;
-//! memory.free(a)?;
+//! memory.release(a, 0)?;
+//! memory.release(a, 1)?;
 //! // Stream 1 may still read; stream 0 gets other bytes.
 //! let b = memory.alloc(1000, 0)?;
 //! assert_ne!(memory.range(b)?, first);
-//! // On stream 1, what is asked for next comes after the read.
-//! memory.record(7, 0);
-//! memory.wait(7, 1);
+//! // On stream 1, what is asked for next comes after all that both have done.
+//! memory.record(7, 0)?;
+//! memory.wait(7, 1)?;
 //! let c = memory.alloc(1000, 1)?;
 //! assert_eq!(memory.range(c)?, first);
 //! # Ok::<(), tenure_runtime::allocator::AllocError>(())
 //! ```
 
+mod blocks;
 mod clocks;
 mod device;
+mod error;
+mod layers;
+mod look;
 mod occupancy;
+mod outside;
 pub mod pages;
-mod spans;
+mod released;
+mod room;
+mod rules;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
+use smallvec::smallvec;
+
+pub use blocks::Block;
+use blocks::{Blocks, Entry, Memory};
 use clocks::{Clocks, Uses};
 pub use device::{Bottom, Budget, BudgetCounts, Device};
+pub use error::AllocError;
+use layers::{Home, Layers};
+pub use look::{Stats, Whereabouts};
 pub use occupancy::{NoSuchRow, Occupancy};
-use spans::{At, Spans};
-
-/// How memory is taken from the device and cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
-    /// Sizes are rounded up to a multiple of so many bytes; 0 counts as 1.
-    pub granularity: u64,
-    /// A segment has at least so many bytes; 0: as many as are asked for.
-    pub segment_bytes: u64,
-}
-
-impl Default for Rules {
-    /// Multiples of 512 bytes, and segments of what is asked for.
-    fn default() -> Self {
-        Rules {
-            granularity: 512,
-            segment_bytes: 0,
-        }
-    }
-}
-
-/// A block that was handed out. After it was freed it stands for nothing, also when its memory is
-/// handed out again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Block(u64);
-
-/// What is refused. The allocator is then as it was.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AllocError {
-    /// The device has no more, though all was given back that could be.
-    #[error(
-        "{bytes} bytes on stream {stream} cannot be had: {held} of {reserved} bytes that were taken from the device are held; free some, or ask for less"
-    )]
-    OutOfMemory {
-        /// Bytes asked for.
-        bytes: u64,
-        /// The stream.
-        stream: u32,
-        /// Bytes that are handed out.
-        held: u64,
-        /// Bytes that were taken from the device.
-        reserved: u64,
-    },
-    /// A block that was freed, or that this allocator never handed out.
-    #[error("block {0} is not held: it was freed before, or is of another allocator")]
-    NotHeld(u64),
-}
-
-/// A block that is held.
-#[derive(Clone, Debug)]
-struct Held {
-    at: Option<At>,
-    bytes: u64,
-    uses: Uses,
-}
+use pages::{PageRules, SpanId};
+use released::{Knower, Released, Wait};
+pub use rules::{Lend, Rules, Waits};
 
 /// The allocator.
 #[derive(Clone, Debug)]
 pub struct Allocator<D> {
     rules: Rules,
-    device: D,
     clocks: Clocks,
-    spans: Spans,
-    blocks: BTreeMap<u64, Held>,
-    /// Number of the next block; numbers are never given twice.
-    next: u64,
+    layers: Layers<D>,
+    blocks: Blocks,
+    released: Released,
+    /// Memory of the caller that came back, until somebody asks.
+    dropped: Vec<Block>,
+    /// Bytes of blocks that somebody has.
     held: u64,
-    reserved: u64,
-    most_reserved: u64,
 }
 
 impl<D: Device> Allocator<D> {
-    /// An allocator that has taken nothing yet.
+    /// An allocator for so many streams, at least one, that has taken nothing yet. Stream 0 is the
+    /// main stream.
     #[must_use]
-    pub fn new(rules: Rules, device: D) -> Self {
+    pub fn new(rules: Rules, device: D, streams: u32) -> Self {
+        let streams = streams.max(1);
+        let pages = PageRules {
+            page: rules.granularity,
+            threshold: rules.threshold,
+            least_piece: 0,
+            split: rules.split,
+        };
+        let least = rules.segment_bytes;
         Allocator {
             rules,
-            device,
-            clocks: Clocks::default(),
-            spans: Spans::default(),
-            blocks: BTreeMap::new(),
-            next: 0,
+            clocks: Clocks::new(streams),
+            layers: Layers::new(pages, least, rules.limit, device, streams),
+            blocks: Blocks::default(),
+            released: Released::default(),
+            dropped: Vec::new(),
             held: 0,
-            reserved: 0,
-            most_reserved: 0,
         }
     }
 
-    /// Hands out memory for use on a stream from its next operation on. A block of 0 bytes has no
-    /// memory.
+    fn check(&self, stream: u32) -> Result<(), AllocError> {
+        if self.clocks.is_alive(stream) {
+            return Ok(());
+        }
+        Err(AllocError::NoSuchStream {
+            stream,
+            streams: self.clocks.count(),
+        })
+    }
+
+    /// Hands out memory for use on a stream from its next operation on; the stream holds it. A
+    /// block of 0 bytes has no memory.
     ///
     /// # Errors
-    /// [`AllocError::OutOfMemory`].
+    /// [`AllocError::OutOfMemory`], [`AllocError::NoSuchStream`].
     pub fn alloc(&mut self, bytes: u64, stream: u32) -> Result<Block, AllocError> {
-        let place = self.clocks.stream(stream);
-        let rounded = bytes.checked_next_multiple_of(self.rules.granularity.max(1));
-        let found = match rounded {
-            Some(0) => Some((None, Uses::default())),
-            Some(rounded) => self.find(rounded, place).map(|(at, uses)| (Some(at), uses)),
-            None => None,
+        self.check(stream)?;
+        if !self.blocks.has_room() {
+            return Err(self.out_of_memory(bytes, stream));
+        }
+        if bytes == 0 {
+            return Ok(self.hold(Memory::Nothing, 0..0, Uses::default(), stream));
+        }
+        let home = self.layers.home_of(stream);
+        if let Some(span) = self.layers.layer_mut(home).take(bytes) {
+            return Ok(self.hold_span(home, span, stream));
+        }
+        let found = self.find(bytes, stream);
+        found.ok_or_else(|| self.out_of_memory(bytes, stream))
+    }
+
+    /// A span of a layer becomes a block. What was done with it before goes along, so that a stream
+    /// that gets access to it in no order does not pass for one that comes after that.
+    fn hold_span(&mut self, home: Home, span: SpanId, stream: u32) -> Block {
+        let layer = self.layers.layer(home);
+        let range = layer.range(span).unwrap_or(0..0);
+        let uses = match home {
+            Home::Pool(owner) => Uses::of(owner, layer.stamp(span).unwrap_or(0)),
+            Home::Depot => Uses::default(),
         };
-        let (Some((at, uses)), Some(rounded)) = (found, rounded) else {
-            return Err(AllocError::OutOfMemory {
-                bytes,
-                stream,
-                held: self.held,
-                reserved: self.reserved,
-            });
-        };
-        self.held += rounded;
-        let block = Block(self.next);
-        self.next += 1;
-        let bytes = rounded;
-        self.blocks.insert(block.0, Held { at, bytes, uses });
-        Ok(block)
+        self.hold(Memory::Span(home, span), range, uses, stream)
     }
 
-    /// Idle memory, or new memory, or what can be had by giving back and by waiting.
-    fn find(&mut self, bytes: u64, stream: usize) -> Option<(At, Uses)> {
-        let found = self.idle(bytes, stream);
-        if let Some(found) = found.or_else(|| self.grow(bytes, stream)) {
-            return Some(found);
-        }
-        self.trim();
-        if let Some(found) = self.grow(bytes, stream) {
-            return Some(found);
-        }
-        for other in self.spans.waits_for() {
-            self.complete(other);
-            if let Some(found) = self.idle(bytes, stream) {
-                return Some(found);
-            }
-            self.trim();
-            if let Some(found) = self.grow(bytes, stream) {
-                return Some(found);
-            }
-        }
-        None
-    }
-
-    fn idle(&mut self, bytes: u64, stream: usize) -> Option<(At, Uses)> {
-        let clocks = &self.clocks;
-        self.spans
-            .take(bytes, |uses| clocks.is_free_for(stream, uses))
-    }
-
-    fn grow(&mut self, bytes: u64, stream: usize) -> Option<(At, Uses)> {
-        let segment = bytes.max(self.rules.segment_bytes);
-        let segment = segment.checked_next_multiple_of(self.rules.granularity.max(1))?;
-        let reserved = self.reserved.checked_add(segment)?;
-        let base = self.device.take(segment)?;
-        self.spans.add(base, segment);
-        self.reserved = reserved;
-        self.most_reserved = self.most_reserved.max(reserved);
-        self.idle(bytes, stream)
+    fn hold(&mut self, memory: Memory, range: Range<u64>, uses: Uses, stream: u32) -> Block {
+        let bytes = range.end - range.start;
+        self.held += bytes;
+        self.blocks.insert(Entry {
+            memory,
+            address: range.start,
+            bytes,
+            holders: smallvec![(stream, 1)],
+            uses,
+            exported: false,
+            waits: None,
+        })
     }
 
     /// The next operation of the stream reads or writes the block.
     ///
     /// # Errors
-    /// [`AllocError::NotHeld`].
+    /// [`AllocError::NotHeld`], [`AllocError::NoSuchStream`].
     pub fn touch(&mut self, block: Block, stream: u32) -> Result<(), AllocError> {
-        let Some(held) = self.blocks.get_mut(&block.0) else {
-            return Err(AllocError::NotHeld(block.0));
-        };
-        let place = self.clocks.stream(stream);
-        self.clocks.touch(place, &mut held.uses);
+        self.check(stream)?;
+        let entry = self.blocks.held(block)?;
+        self.clocks.touch(stream, &mut entry.uses);
         Ok(())
     }
 
-    /// The host needs the block no more; what streams still do with it goes on.
+    /// A stream gets access to a block that others hold, and holds it as well. `from` is the stream
+    /// that it gets it from, where that is to be checked.
     ///
     /// # Errors
-    /// [`AllocError::NotHeld`], so a block that is freed twice does no harm.
-    pub fn free(&mut self, block: Block) -> Result<(), AllocError> {
-        let held = self.blocks.remove(&block.0);
-        let mut held = held.ok_or(AllocError::NotHeld(block.0))?;
-        self.held -= held.bytes;
-        self.clocks.forget_done(&mut held.uses);
-        if let Some(at) = held.at {
-            self.spans.give(at, held.uses);
+    /// [`AllocError::SameStream`], [`AllocError::NoHolder`] when `from` does not hold it,
+    /// [`AllocError::NotHeld`], [`AllocError::NoSuchStream`].
+    pub fn access(
+        &mut self,
+        block: Block,
+        stream: u32,
+        from: Option<u32>,
+    ) -> Result<(), AllocError> {
+        self.check(stream)?;
+        let entry = self.blocks.held(block)?;
+        if let Some(from) = from {
+            if from == stream {
+                return Err(AllocError::SameStream { stream });
+            }
+            if entry.held_by(from) == 0 {
+                return Err(AllocError::NoHolder {
+                    block,
+                    stream: from,
+                });
+            }
+        }
+        self.add_holder(block, stream)?;
+        self.touch(block, stream)
+    }
+
+    /// A stream that holds a block holds it once more.
+    ///
+    /// # Errors
+    /// [`AllocError::NoHolder`], [`AllocError::NotHeld`], [`AllocError::NoSuchStream`].
+    pub fn share(&mut self, block: Block, stream: u32) -> Result<(), AllocError> {
+        self.check(stream)?;
+        if self.blocks.held(block)?.held_by(stream) == 0 {
+            return Err(AllocError::NoHolder { block, stream });
+        }
+        self.add_holder(block, stream)
+    }
+
+    fn add_holder(&mut self, block: Block, stream: u32) -> Result<(), AllocError> {
+        let entry = self.blocks.held(block)?;
+        match entry.holders.iter_mut().find(|h| h.0 == stream) {
+            Some(holder) => {
+                let more = holder.1.checked_add(1);
+                holder.1 = more.ok_or(AllocError::TooManyHolders { block })?;
+            }
+            None => entry.holders.push((stream, 1)),
         }
         Ok(())
+    }
+
+    /// A stream needs a block no more, from its next operation on. When it was the last that holds
+    /// it, the memory goes back.
+    ///
+    /// # Errors
+    /// [`AllocError::NoHolder`], [`AllocError::NotHeld`], [`AllocError::NoSuchStream`]: a block that
+    /// is freed twice does no harm.
+    pub fn release(&mut self, block: Block, stream: u32) -> Result<(), AllocError> {
+        self.check(stream)?;
+        let entry = self.blocks.held(block)?;
+        let holder = entry.holders.iter().position(|h| h.0 == stream);
+        let holder = holder.ok_or(AllocError::NoHolder { block, stream })?;
+        entry.holders[holder].1 -= 1;
+        if entry.holders[holder].1 == 0 {
+            entry.holders.remove(holder);
+        }
+        self.clocks.touch(stream, &mut entry.uses);
+        self.let_go(block.index);
+        Ok(())
+    }
+
+    /// The host needs the block no more, whoever holds it; what streams still do with it goes on.
+    ///
+    /// # Errors
+    /// [`AllocError::NotHeld`].
+    pub fn free(&mut self, block: Block) -> Result<(), AllocError> {
+        self.blocks.held(block)?.holders.clear();
+        self.let_go(block.index);
+        Ok(())
+    }
+
+    /// What nobody has any more goes back, or waits until it can.
+    fn let_go(&mut self, index: u32) {
+        if let Some(entry) = self.blocks.at(index)
+            && !entry.is_held()
+        {
+            self.held -= entry.bytes;
+            self.settle(index);
+        }
+    }
+
+    /// A block that nobody has goes back if all uses are known to be done where it belongs. If not
+    /// it waits, and may be borrowed.
+    fn settle(&mut self, index: u32) {
+        let Some(entry) = self.blocks.at_mut(index) else {
+            return;
+        };
+        let knower = match entry.memory {
+            Memory::Nothing => Knower::Nobody,
+            Memory::Span(Home::Pool(s), _) | Memory::Outside(s) if self.clocks.is_alive(s) => {
+                Knower::Stream(s)
+            }
+            _ => Knower::All,
+        };
+        let unknown = match knower {
+            Knower::Nobody => None,
+            Knower::Stream(stream) => self.clocks.first_unknown(stream, &entry.uses),
+            Knower::All => self.clocks.first_unknown_to_any(&entry.uses),
+        };
+        let Some((stream, tick)) = unknown else {
+            return self.go_home(index);
+        };
+        let wait = Wait {
+            knower,
+            stream,
+            tick,
+        };
+        entry.waits = Some(wait);
+        if matches!(entry.memory, Memory::Span(..)) {
+            self.released.lend(entry.bytes, index);
+        }
+        self.released.park(wait, index);
+    }
+
+    /// The memory of a block goes back to where it came from, and the block is no more.
+    fn go_home(&mut self, index: u32) {
+        let block = self.blocks.handle(index);
+        let Some(entry) = self.blocks.remove(index) else {
+            return;
+        };
+        if entry.waits.is_some() {
+            self.released.recall(entry.bytes, index);
+        }
+        match entry.memory {
+            Memory::Nothing => {}
+            Memory::Outside(_) => self.dropped.extend(block),
+            Memory::Span(home, span) => {
+                let stream = match home {
+                    Home::Pool(stream) => stream,
+                    Home::Depot => 0,
+                };
+                // All uses are known on this stream by now; its own, if there are no others, even
+                // by an earlier event.
+                let stamp = entry.uses.only_of(stream);
+                let stamp = stamp.unwrap_or_else(|| self.clocks.now(stream));
+                let freed = self.layers.layer_mut(home).free(span, stamp);
+                debug_assert!(freed.is_ok(), "a block has a span of its own");
+                if home == Home::Pool(stream) && !self.clocks.is_alive(stream) {
+                    let now = self.clocks.now(0);
+                    self.layers.recycle_pool(stream, u64::MAX, now);
+                }
+            }
+        }
     }
 
     /// Records an event on a stream: it stands for all that the stream has done by now. Recording
     /// it again makes it stand for more from then on.
-    pub fn record(&mut self, event: u32, stream: u32) {
-        let place = self.clocks.stream(stream);
-        self.clocks.record(event, place);
+    ///
+    /// # Errors
+    /// [`AllocError::NoSuchStream`].
+    pub fn record(&mut self, event: u32, stream: u32) -> Result<(), AllocError> {
+        self.check(stream)?;
+        self.clocks.record(event, stream);
+        Ok(())
     }
 
     /// The stream goes on when the event, as it was recorded last, has happened. An event that was
     /// never recorded is not waited for.
-    pub fn wait(&mut self, event: u32, stream: u32) {
-        let place = self.clocks.stream(stream);
-        self.clocks.wait(event, place);
+    ///
+    /// # Errors
+    /// [`AllocError::NoSuchStream`].
+    pub fn wait(&mut self, event: u32, stream: u32) -> Result<(), AllocError> {
+        self.check(stream)?;
+        for other in self.clocks.wait(event, stream) {
+            let tick = self.clocks.horizon(stream, other);
+            for knower in [Knower::Stream(stream), Knower::All] {
+                let due = self.released.due(Wait {
+                    knower,
+                    stream: other,
+                    tick,
+                });
+                due.into_iter().for_each(|index| self.settle(index));
+            }
+        }
+        Ok(())
+    }
+
+    /// The host waits until a stream has done all that it was given so far.
+    ///
+    /// # Errors
+    /// [`AllocError::NoSuchStream`].
+    pub fn sync(&mut self, stream: u32) -> Result<(), AllocError> {
+        self.check(stream)?;
+        self.complete(stream);
+        Ok(())
     }
 
     /// The host waits until all streams are done.
-    pub fn sync(&mut self) {
-        for stream in self.clocks.streams() {
-            self.complete(stream);
-        }
+    pub fn sync_all(&mut self) {
+        let streams: Vec<u32> = self.clocks.streams().collect();
+        streams.into_iter().for_each(|stream| self.complete(stream));
     }
 
-    fn complete(&mut self, stream: usize) {
-        self.device.wait_for(self.clocks.number(stream));
+    fn complete(&mut self, stream: u32) {
+        self.layers.device.wait_for(stream);
         self.clocks.complete(stream);
-        let clocks = &self.clocks;
-        self.spans.settle(|uses| clocks.forget_done(uses));
+        let all = self.released.all();
+        all.into_iter().for_each(|index| self.settle(index));
+    }
+
+    /// The end of a run: the main stream waits for all others, and the next run begins after that on
+    /// all streams. What nobody holds is home then, and roots that are whole are in the depot; of
+    /// more than [`Rules::keep_idle`] bytes there the rest goes to the device.
+    pub fn final_clean(&mut self) {
+        self.clocks.join();
+        let all = self.released.all();
+        all.into_iter().for_each(|index| self.settle(index));
+        let now = self.clocks.now(0);
+        for stream in 0..self.clocks.count() {
+            self.layers.recycle_pool(stream, u64::MAX, now);
+        }
+        if let Some(keep) = self.rules.keep_idle
+            && self.stats().idle > keep
+        {
+            self.complete(0);
+            self.trim();
+        }
     }
 
     /// Gives back to the device what is idle as a whole and known to the host to be done with. It
     /// waits for nothing.
     pub fn trim(&mut self) {
-        for (base, bytes) in self.spans.release() {
-            self.device.give_back(base, bytes);
-            self.reserved -= bytes;
+        for stream in 0..self.clocks.count() {
+            let done = self.clocks.done(stream);
+            self.layers.recycle_pool(stream, done, 0);
         }
+        self.layers.recycle_depot(self.clocks.done(0));
+        self.layers.recycle_cache();
     }
 
-    /// The addresses of a block; empty for one of 0 bytes. It may be longer than was asked for.
+    /// Ends a stream: the host waits for it, what it could have borrowed goes home, and its pool to
+    /// the depot. Blocks that came from there and that others hold stay as they are.
     ///
     /// # Errors
-    /// [`AllocError::NotHeld`].
-    pub fn range(&self, block: Block) -> Result<Range<u64>, AllocError> {
-        let held = self.blocks.get(&block.0);
-        let held = held.ok_or(AllocError::NotHeld(block.0))?;
-        let start = held.at.map_or(0, |at| self.spans.address(at));
-        Ok(start..start.saturating_add(held.bytes))
-    }
-
-    /// Bytes that are handed out, as they are rounded.
-    #[must_use]
-    pub fn held(&self) -> u64 {
-        self.held
-    }
-
-    /// Bytes that are taken from the device now.
-    #[must_use]
-    pub fn reserved(&self) -> u64 {
-        self.reserved
-    }
-
-    /// Most bytes that were taken from the device at any time.
-    #[must_use]
-    pub fn most_reserved(&self) -> u64 {
-        self.most_reserved
+    /// [`AllocError::StreamHolds`], [`AllocError::MainStream`], [`AllocError::NoSuchStream`].
+    pub fn end_stream(&mut self, stream: u32) -> Result<(), AllocError> {
+        self.check(stream)?;
+        if stream == 0 && self.clocks.streams().count() > 1 {
+            return Err(AllocError::MainStream);
+        }
+        let held = self.blocks.iter().filter(|b| b.1.held_by(stream) > 0);
+        let blocks = u64::try_from(held.count()).unwrap_or(u64::MAX);
+        if blocks > 0 {
+            return Err(AllocError::StreamHolds { stream, blocks });
+        }
+        self.complete(stream);
+        self.clocks.end(stream);
+        for knower in [Knower::Stream(stream), Knower::All] {
+            let due = self.released.all_of(knower);
+            due.into_iter().for_each(|index| self.settle(index));
+        }
+        self.layers.recycle_pool(stream, u64::MAX, 0);
+        Ok(())
     }
 }

@@ -218,15 +218,14 @@ impl PagePool {
     /// # Errors
     /// [`PageError::NoMemory`], [`PageError::OverThreshold`].
     pub fn alloc(&mut self, bytes: u64, below: &mut dyn Source) -> Result<SpanId, PageError> {
-        if let Some(threshold) = self.rules.threshold
-            && bytes > threshold
-        {
-            return Err(PageError::OverThreshold { bytes, threshold });
+        match self.take(bytes) {
+            Some(span) => Ok(span),
+            None => self.grow(bytes, below),
         }
-        let pages = self.pages(bytes);
-        let found = self.take_usual(pages);
-        let found = found.or_else(|| self.grow(pages, below));
-        found.ok_or_else(|| self.no_memory(bytes))
+    }
+
+    fn over(&self, bytes: u64) -> Option<u64> {
+        self.rules.threshold.filter(|&threshold| bytes > threshold)
     }
 
     fn no_memory(&self, bytes: u64) -> PageError {
@@ -237,7 +236,12 @@ impl PagePool {
         }
     }
 
-    fn take_usual(&mut self, pages: u64) -> Option<SpanId> {
+    /// Hands out idle memory, as the rules say.
+    pub fn take(&mut self, bytes: u64) -> Option<SpanId> {
+        if self.over(bytes).is_some() {
+            return None;
+        }
+        let pages = self.pages(bytes);
         if let Some(class) = self.classes.get(&pages)
             && class.newest != NONE
         {
@@ -294,7 +298,18 @@ impl PagePool {
     }
 
     /// Takes a piece from below, and hands out its last pages.
-    fn grow(&mut self, pages: u64, below: &mut dyn Source) -> Option<SpanId> {
+    ///
+    /// # Errors
+    /// [`PageError::NoMemory`], [`PageError::OverThreshold`].
+    pub fn grow(&mut self, bytes: u64, below: &mut dyn Source) -> Result<SpanId, PageError> {
+        if let Some(threshold) = self.over(bytes) {
+            return Err(PageError::OverThreshold { bytes, threshold });
+        }
+        let grown = self.grow_pages(self.pages(bytes), below);
+        grown.ok_or_else(|| self.no_memory(bytes))
+    }
+
+    fn grow_pages(&mut self, pages: u64, below: &mut dyn Source) -> Option<SpanId> {
         let page = self.rules.page;
         let wanted = pages.checked_mul(page)?;
         if let Some(threshold) = self.rules.threshold
@@ -582,6 +597,14 @@ impl PagePool {
     pub fn range(&self, id: SpanId) -> Result<std::ops::Range<u64>, PageError> {
         let span = self.held(id)?;
         Ok(self.bytes_of(span))
+    }
+
+    /// Until when a held span was used before it was handed out.
+    ///
+    /// # Errors
+    /// [`PageError::NotHeld`].
+    pub fn stamp(&self, id: SpanId) -> Result<u64, PageError> {
+        Ok(self.held(id)?.stamp)
     }
 
     fn bytes_of(&self, span: &Span) -> std::ops::Range<u64> {

@@ -8,6 +8,7 @@ mod events;
 mod io_reuse;
 mod placement;
 mod pool;
+mod streams;
 
 use serde_json::{Map, Value};
 
@@ -23,6 +24,7 @@ pub fn run(file: &File) -> Vec<String> {
         Some("io_reuse") => io_reuse::run(file),
         Some("placement") => placement::run(file),
         Some("pool") => pool::run(file),
+        Some("streams") => streams::run(file),
         kind => Err(format!("there is no kind {kind:?} of runtime cases")),
     };
     ran.unwrap_or_else(|reason| vec![reason])

@@ -42,7 +42,10 @@ struct Pool {
 
 impl Pool {
     fn alloc(&mut self, name: String, bytes: u64) -> Result<Status, String> {
-        match self.pool.alloc(bytes, &mut Bottom(&mut self.device)) {
+        match self
+            .pool
+            .alloc(bytes, &mut Bottom::new(&mut self.device, u64::MAX))
+        {
             Ok(span) => {
                 let range = self.pool.range(span).map_err(|e| e.to_string())?;
                 self.spans.insert(name, (span, range));
@@ -118,7 +121,7 @@ impl Script for Pool {
             }
             return Ok(Status::Ok);
         }
-        let below = &mut Bottom(&mut self.device);
+        let below = &mut Bottom::new(&mut self.device, u64::MAX);
         if step.get("recycle").is_some() {
             self.pool.recycle(u64::MAX, below);
             return Ok(Status::Ok);
