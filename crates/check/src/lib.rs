@@ -192,7 +192,7 @@ pub fn check(graph: &Graph, table: &OpTable, plan: &Plan) -> Result<CheckedPlan,
     let accesses = walk::run(graph, plan, &layout, &mut demands, &mut findings);
     clashes.into_iter().for_each(|c| findings.push(c));
     sharing::members(plan, &mut demands, &mut findings);
-    sharing::no_reuse(graph, plan, &mut findings);
+    sharing::no_reuse(graph, table, plan, &mut findings);
     sharing::kept(graph, plan, &mut findings);
     sharing::dynamic(graph, plan, &mut findings);
     sharing::folded(graph, table, plan, &layout, &mut findings);

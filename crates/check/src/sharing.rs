@@ -2,9 +2,10 @@
 //! and what may be computed at load time.
 
 use rustc_hash::FxHashSet;
+use tenure_graph::effects::demands::is_alone;
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::plan::{Item, Member, Place, Plan, Sharing};
-use tenure_graph::{Graph, StorageId, ValueId};
+use tenure_graph::{Graph, NodeId, StorageId, ValueId};
 
 use crate::demands::Demands;
 use crate::findings::Findings;
@@ -104,20 +105,24 @@ pub(crate) fn kept(graph: &Graph, plan: &Plan, findings: &mut Findings<'_>) {
 }
 
 /// What a node makes that shares memory with nobody has bytes that nothing else ever has.
-pub(crate) fn no_reuse(graph: &Graph, plan: &Plan, findings: &mut Findings<'_>) {
+pub(crate) fn no_reuse(graph: &Graph, table: &OpTable, plan: &Plan, findings: &mut Findings<'_>) {
     let named: FxHashSet<&str> = plan.options.no_reuse.iter().map(String::as_str).collect();
-    if named.is_empty() {
+    let is_alone = |id: NodeId| {
+        let node = &graph.nodes[id];
+        named.contains(node.name.as_str()) || named.contains(&*node.op) || is_alone(node)
+    };
+    let alone = |item: Item| match item {
+        Item::Value(v) => is_alone(graph.values[v].producer),
+        Item::Workspace(n, k) => {
+            let scratch = || table.effects(graph, n).scratch.get(k as usize).copied();
+            is_alone(n) || scratch().is_some_and(|s| s.alone)
+        }
+        Item::Copy(_) => false,
+    };
+    let mut members = plan.storages.values().flat_map(|s| &s.members);
+    if !members.any(|m| alone(m.item)) {
         return;
     }
-    let alone = |item: Item| {
-        let node = match item {
-            Item::Value(v) => graph.values[v].producer,
-            Item::Workspace(n, _) => n,
-            Item::Copy(_) => return false,
-        };
-        let node = &graph.nodes[node];
-        named.contains(node.name.as_str()) || named.contains(&*node.op)
-    };
     // (place, whether something in it wants to be alone, storage)
     let mut places: Vec<(Region, bool, StorageId)> = Vec::new();
     for (id, s) in &plan.storages {

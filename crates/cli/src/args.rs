@@ -76,7 +76,7 @@ pub enum Command {
 /// How a model is read.
 #[derive(Debug, Args)]
 pub struct ModelArgs {
-    /// ONNX model, graph JSON or memory JSON; told apart by its content
+    /// ONNX model, Graph Engine model or dump, graph JSON or memory JSON; told apart by its content
     pub model: PathBuf,
     /// Value of a free dimension: NAME=N, INPUT@AXIS=N, or a range NAME=LO..HI (HI is planned)
     #[arg(long, value_name = "NAME=N")]
@@ -248,7 +248,7 @@ pub struct GuardArgs {
 /// `tenure lint`.
 #[derive(Debug, Args)]
 pub struct LintArgs {
-    /// ONNX model or graph JSON; told apart by its content
+    /// ONNX model, Graph Engine model or dump, or graph JSON; told apart by its content
     #[arg(required_unless_present = "explain")]
     pub model: Option<PathBuf>,
     /// Value of a free dimension: NAME=N or INPUT@AXIS=N
@@ -321,9 +321,17 @@ pub struct ConvertArgs {
     /// Write the memory graph alone (tenure.memory/1): what has to be placed, and for how long
     #[arg(long)]
     pub memory: bool,
-    /// Where to write
-    #[arg(long, short, value_name = "GRAPH.json")]
-    pub output: PathBuf,
+    /// Write the plan that a compiled model carries
+    #[arg(long, value_name = "PLAN.json")]
+    pub plan: Option<PathBuf>,
+    /// Where to write the graph
+    #[arg(
+        long,
+        short,
+        value_name = "GRAPH.json",
+        required_unless_present = "plan"
+    )]
+    pub output: Option<PathBuf>,
 }
 
 /// `tenure report`.

@@ -4,6 +4,7 @@
 
 mod args;
 mod cmd;
+mod compiled;
 mod exit;
 mod files;
 mod pipeline;

@@ -116,7 +116,7 @@ pub fn place(
 }
 
 /// Steps are inclusive in a plan and half-open in an instance.
-fn buffer(request: &Request, size: u64, alignment: u64) -> Buffer {
+pub(crate) fn buffer(request: &Request, size: u64, alignment: u64) -> Buffer {
     let upper = |last: u32| u64::from(last) + 1;
     let life = &request.life;
     let (first, last) = match (life.first(), life.last()) {

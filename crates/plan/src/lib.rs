@@ -17,6 +17,7 @@ mod homes;
 mod liveness;
 pub mod metadata;
 pub mod order;
+pub mod recorded;
 mod schedule;
 mod spans;
 mod storage;

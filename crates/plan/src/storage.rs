@@ -14,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::rc::Rc;
 use tenure_graph::effects::demands::{
-    ANY_MEMORY, INPUT_KINDS, SESSION_MEMORY, asks_for_places, memory_kind,
+    ANY_MEMORY, INPUT_KINDS, asks_for_places, is_alone as is_alone_by_file, memory_kind,
 };
 use tenure_graph::effects::{Effects, OpTable};
 use tenure_graph::entity::{EntityRef, SecondaryMap};
@@ -277,7 +277,7 @@ impl<'a> Join<'a> {
         let alone: FxHashSet<&str> = self.options.no_reuse.iter().map(String::as_str).collect();
         let is_alone = |node: NodeId| {
             let n = &self.graph.nodes[node];
-            alone.contains(n.name.as_str()) || alone.contains(&*n.op)
+            alone.contains(n.name.as_str()) || alone.contains(&*n.op) || is_alone_by_file(n)
         };
         for step in &self.schedule.steps {
             if !matches!(step.phase, Phase::Run | Phase::Begin) {
@@ -293,8 +293,7 @@ impl<'a> Join<'a> {
                 let added = self.push(item, scratch.size, align, life, true);
                 let entry = &mut self.items[added as usize];
                 entry.kind = scratch.kind;
-                // What is kept for the session is nobody else's at any time.
-                entry.alone = scratch.kind == SESSION_MEMORY || is_alone(node);
+                entry.alone = scratch.alone || is_alone(node);
             }
             self.align_anchors(node, &effects);
             let n = &self.graph.nodes[node];

@@ -23,3 +23,4 @@ pub mod text;
 
 pub use error::ReportError;
 pub use model::ReportModel;
+pub use size::grouped;

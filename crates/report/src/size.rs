@@ -4,7 +4,7 @@
 //! float rounds.
 
 /// Digits in groups of three, with spaces between: `6 422 528`.
-pub(crate) fn grouped(n: u64) -> String {
+pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {

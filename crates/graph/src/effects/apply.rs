@@ -162,6 +162,7 @@ impl Builder<'_> {
                     size,
                     align,
                     kind: demands::ANY_MEMORY,
+                    alone: false,
                 }),
                 _ => effects.unsized_scratch = effects.unsized_scratch.saturating_add(1),
             }
@@ -231,8 +232,12 @@ impl Builder<'_> {
         let node = self.site.node;
         for (k, &size) in node.workspace.iter().enumerate() {
             if let Some(size) = u64::try_from(size).ok().filter(|&n| n > 0) {
-                let (align, kind) = (1, demands::workspace_kind(node, k));
-                self.effects.scratch.push(Scratch { size, align, kind });
+                self.effects.scratch.push(Scratch {
+                    size,
+                    align: 1,
+                    kind: demands::workspace_kind(node, k),
+                    alone: demands::is_workspace_alone(node, k),
+                });
             }
         }
     }

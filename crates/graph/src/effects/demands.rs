@@ -35,6 +35,10 @@ pub const CLEARS_OUTPUTS: &str = "atomic_output_index";
 pub const CLEARS_INPUTS: &str = "atomic_input_index";
 /// Attribute of an output that names the variable in whose memory it is written.
 const BOUND_VARIABLE: &str = "_assign_var_name";
+/// What the node makes and uses shares memory with nobody.
+const ALONE: &str = "no_reuse_mem_flag";
+/// Which workspaces may share memory, by position.
+const WORKSPACE_REUSE: &str = "workspace_reuse_flag";
 /// Which workspaces are kept for the whole session.
 const WORKSPACE_SCOPE: &str = "_workspace_memory_no_reuse_scope";
 
@@ -266,6 +270,22 @@ pub(super) fn kinds(node: &Node, key: &str) -> SmallVec<[i64; 1]> {
     }
     let slots = u32::try_from(slots).unwrap_or(u32::MAX);
     (0..slots).map(|i| memory_kind(node, key, i)).collect()
+}
+
+/// Whether what a node makes and uses shares memory with nobody at any time, as its file says.
+#[must_use]
+pub fn is_alone(node: &Node) -> bool {
+    flag(&node.attrs, ALONE)
+}
+
+/// Whether a workspace shares memory with nobody at any time: its kernel keeps something there, or
+/// is not done with it when the node is.
+pub(super) fn is_workspace_alone(node: &Node, k: usize) -> bool {
+    let may_share = match node.attrs.get(WORKSPACE_REUSE) {
+        Some(Attr::List(flags)) => flags.get(k).and_then(Attr::as_bool),
+        _ => None,
+    };
+    may_share == Some(false) || is_alone(node) || workspace_kind(node, k) == SESSION_MEMORY
 }
 
 /// The kind of memory that a workspace is.

@@ -204,6 +204,8 @@ pub struct Scratch {
     pub align: u64,
     /// Kind of memory that it is.
     pub kind: i64,
+    /// Whether nobody else may have its bytes at any time.
+    pub alone: bool,
 }
 
 /// Rows by operator.

@@ -42,11 +42,13 @@ fn rows_add_and_replace() {
             size: 96,
             align: 256,
             kind: crate::effects::demands::ANY_MEMORY,
+            alone: false,
         },
         Scratch {
             size: 1024,
             align: 1,
             kind: crate::effects::demands::ANY_MEMORY,
+            alone: false,
         },
     ];
     assert_eq!(effects.scratch[..], scratch);
@@ -78,11 +80,13 @@ fn the_example_of_the_documentation_does_what_it_says() {
             size: 524_288,
             align: 256,
             kind: crate::effects::demands::ANY_MEMORY,
+            alone: false,
         },
         Scratch {
             size: 8_192,
             align: 1,
             kind: crate::effects::demands::ANY_MEMORY,
+            alone: false,
         },
     ];
     assert_eq!(effects.scratch[..], scratch);

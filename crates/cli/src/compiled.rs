@@ -1,0 +1,60 @@
+//! The plan that a compiled model carries.
+
+use std::path::Path;
+
+use tenure_check::{Violation, check};
+use tenure_formats::ModelFile;
+use tenure_graph::Graph;
+use tenure_graph::plan_file::{CheckBlock, PlanFile, Summary};
+use tenure_graph::recorded::Recorded;
+use tenure_plan::recorded::{recorded, uncleared};
+
+use crate::exit::Failure;
+use crate::pipeline::Loaded;
+
+/// A plan that was in a model's file.
+pub struct Carried {
+    /// The plan.
+    pub file: PlanFile,
+    /// What the checker finds wrong with it.
+    pub violations: Vec<Violation>,
+    /// What else is wrong.
+    pub warnings: Vec<String>,
+}
+
+/// Reads a model, and what its file records of a plan.
+pub fn read(path: &Path) -> Result<(Graph, Option<Recorded>), Failure> {
+    let file = ModelFile::open(path).map_err(Failure::bad)?;
+    let bad = |e| Failure::bad(format!("{}: {e}", path.display()));
+    file.compiled().map_err(bad)
+}
+
+/// The plan of a model that records one, judged.
+pub fn plan(loaded: &Loaded, record: &Recorded) -> Result<Carried, Failure> {
+    let (graph, table) = (&loaded.graph, &loaded.table);
+    let bad = |e| Failure::bad(format!("{}: {e}", loaded.identity.path));
+    let plan = recorded(graph, table, record).map_err(bad)?;
+    let (block, violations) = match check(graph, table, &plan) {
+        Ok(checked) => {
+            let accesses = checked.accesses();
+            let passed = true;
+            (CheckBlock { passed, accesses }, Vec::new())
+        }
+        Err(list) => (CheckBlock::default(), list),
+    };
+    let warnings = uncleared(graph, table, record).into_iter();
+    let warnings = warnings.map(|(value, node)| {
+        format!(
+            "{:?} clears other bytes than those of {:?}, which must be zero",
+            graph.node_label(node),
+            graph.value_label(value)
+        )
+    });
+    let summary = Summary::new(graph, &plan, 0);
+    let identity = loaded.identity.clone();
+    Ok(Carried {
+        file: PlanFile::new(graph, identity, &plan, summary, block),
+        violations,
+        warnings: warnings.collect(),
+    })
+}
