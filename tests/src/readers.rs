@@ -14,6 +14,7 @@ use tenure_graph::shapes::{Bindings, infer};
 use tenure_graph::verify::verify_bodies;
 use tenure_graph::{Graph, text};
 use tenure_plan::metadata::{AllocateKind, MemoryGraph};
+use tenure_plan::recorded::{recorded, uncleared};
 use tenure_plan::{Config, Watch, plan};
 use tenure_solve::{Instance, solve};
 
@@ -23,8 +24,11 @@ use crate::packings;
 pub type Reader = (&'static str, fn(&[u8]));
 
 /// All readers.
-pub const READERS: [Reader; 7] = [
+pub const READERS: [Reader; 10] = [
     ("model", model),
+    ("compiled model", compiled),
+    ("text dump", compiled),
+    ("ONNX-styled dump", compiled),
     ("graph JSON", graphs::json),
     ("graph text", graph_text),
     ("memory JSON", memory_json),
@@ -61,6 +65,34 @@ pub fn model(bytes: &[u8]) {
         && let Err(violations) = check(&shaped.graph, &table, &planned.plan)
     {
         panic!("{}: {}", violations[0], text::print(&shaped.graph));
+    }
+}
+
+/// A model file that may carry a plan: what it carries is judged, whatever it is.
+///
+/// # Panics
+/// When the reader or what follows it breaks a rule.
+pub fn compiled(bytes: &[u8]) {
+    model(bytes);
+    let Ok(kind) = tenure_formats::detect(bytes) else {
+        return;
+    };
+    let file = tenure_formats::ModelFile {
+        kind,
+        bytes: bytes.to_vec().into(),
+        folder: None,
+    };
+    let Ok((graph, Some(record))) = file.compiled() else {
+        return;
+    };
+    let table = OpTable::builtin(graph.dialect);
+    let _missed = uncleared(&graph, &table, &record);
+    if verify_bodies(&graph, &table).is_err() {
+        return;
+    }
+    if let Ok(plan) = recorded(&graph, &table, &record) {
+        // Whatever the verdict is.
+        let _verdict = check(&graph, &table, &plan);
     }
 }
 

@@ -105,7 +105,7 @@ fn a_plan_in_a_file_is_proven_and_a_wrong_one_is_refuted() {
     // What is kept in a workspace is nobody else's, even before its node.
     let mut shared = record.clone();
     shared.workspaces[0].2 = 1024;
-    assert_eq!(faults(&graph, &shared), ["T071"]);
+    assert_eq!(faults(&graph, &shared), ["T031", "T071"]);
     let mut far = record.clone();
     far.values[1].1 = 1 << 40;
     assert_eq!(faults(&graph, &far), ["T026"]);

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use fastrand::Rng;
 use tenure_formats::csv;
+use tenure_formats::testing::ge::{Container, Model, Node, Tensor, Value};
 use tenure_graph::effects::OpTable;
 use tenure_graph::plan::PlanOptions;
 use tenure_graph::plan_file::{CheckBlock, ModelIdentity, PlanFile, Summary};
@@ -47,8 +48,12 @@ fn sound() -> Vec<Vec<u8>> {
                b,2,6,50,1,200,\n\
                c,7,12,31,2,,\n";
     csv::read(csv.as_bytes(), &csv::Options::default()).unwrap();
+    let engine = compiled();
     vec![
         model,
+        engine.om(Container::Wide),
+        engine.proto_text(),
+        engine.onnx_text(),
         json::write(&graph).into_bytes(),
         text::print(&graph).into_bytes(),
         serde_json::to_vec_pretty(&memory).unwrap(),
@@ -56,6 +61,47 @@ fn sound() -> Vec<Vec<u8>> {
         rows.as_bytes().to_vec(),
         csv.as_bytes().to_vec(),
     ]
+}
+
+/// A compiled model that asks for memory in several ways.
+fn compiled() -> Model {
+    let block = || Tensor::new("DT_FLOAT16", &[2, 100]).size(448);
+    let mut model = Model::new("compiled");
+    model.attr("memory_size", Value::Int(4096));
+    model.add(Node::new("x", "Data").output(block()).at(&[3584]));
+    model.add(Node::new("clean", "MemSet").workspace(512, 0));
+    model.add(
+        Node::new("a", "Abs")
+            .inputs(&["x:0", "clean:-1"])
+            .attr("atomic_output_index", Value::Ints(vec![0]))
+            .output(block())
+            .workspace(100, 512)
+            .at(&[0]),
+    );
+    model.add(
+        Node::new("b", "InplaceAdd")
+            .inputs(&["a:0", "", "x:0"])
+            .stream(1)
+            .output(block().reuses(0))
+            .at(&[0]),
+    );
+    model.add(
+        Node::new("send", "Send")
+            .inputs(&["b:-1"])
+            .stream(1)
+            .attr("event_id", Value::Int(3)),
+    );
+    model.add(Node::new("wait", "Recv").attr("event_id", Value::Int(3)));
+    model.add(
+        Node::new("c", "HcomAllReduce")
+            .inputs(&["b:0", "a:0", "wait:-1"])
+            .attr("continuous_input", Value::Flag(true))
+            .attr("_output_memory_type", Value::Ints(vec![17]))
+            .output(block())
+            .at(&[1024]),
+    );
+    model.add(Node::new("out", "NetOutput").inputs(&["c:0"]));
+    model
 }
 
 /// Numbers that are put in the place of others.

@@ -69,6 +69,8 @@ pub enum Command {
     Convert(ConvertArgs),
     /// Draw a saved plan: lifetimes and memory map
     Report(ReportArgs),
+    /// Show what changed between two plans, saved ones or those that compiled models carry
+    Diff(DiffArgs),
     /// Feed an allocation trace to the allocator, and compare what it holds with a plan
     Replay(ReplayArgs),
 }
@@ -332,6 +334,18 @@ pub struct ConvertArgs {
         required_unless_present = "plan"
     )]
     pub output: Option<PathBuf>,
+}
+
+/// `tenure diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// A saved plan, or a compiled model that carries one
+    pub a: PathBuf,
+    /// What it is compared with, likewise
+    pub b: PathBuf,
+    /// Print the changes as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `tenure report`.

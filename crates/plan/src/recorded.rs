@@ -10,10 +10,14 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tenure_graph::control::transfers;
-use tenure_graph::effects::demands::{ANY_MEMORY, HOST_MEMORY, HOST_SHARED_MEMORY, kind_name};
+use tenure_graph::effects::demands::{
+    ANY_MEMORY, HOST_MEMORY, HOST_SHARED_MEMORY, is_alone, kind_name,
+};
 use tenure_graph::effects::{Effects, OpTable};
 use tenure_graph::entity::PrimaryMap;
-use tenure_graph::plan::{Arena, Item, Life, Member, Place, Plan, PlanOptions, Sizes, Storage};
+use tenure_graph::plan::{
+    Arena, Item, Life, Member, Place, Plan, PlanOptions, Sizes, Span, Storage,
+};
 use tenure_graph::recorded::Recorded;
 use tenure_graph::{Graph, NodeId, ValueId};
 use tenure_solve::Instance;
@@ -69,6 +73,10 @@ pub fn recorded(graph: &Graph, table: &OpTable, recorded: &Recorded) -> Result<P
     let mut places = Places::default();
     let mut lives = lives(graph, table, &options, &homes, &schedule);
     let kinds = kinds(graph, table);
+    let whole = Span {
+        first: 0,
+        last: schedule.end(),
+    };
     for &(value, offset) in &recorded.values {
         let Some(bytes) = graph
             .bytes(value)
@@ -77,19 +85,26 @@ pub fn recorded(graph: &Graph, table: &OpTable, recorded: &Recorded) -> Result<P
             continue;
         };
         let held = options.held(graph, value).unwrap_or(bytes);
+        let life = match is_alone(&graph.nodes[graph.values[value].producer]) {
+            true => Life::from_elem(whole, 1),
+            false => std::mem::take(&mut lives[value]),
+        };
         places.add(Piece {
             item: Item::Value(value),
             kind: kinds.get(&value).copied().unwrap_or(ANY_MEMORY),
             offset,
             bytes,
             held,
-            life: std::mem::take(&mut lives[value]),
+            life,
         });
     }
     for &(node, k, offset) in &recorded.workspaces {
         let effects = table.effects(graph, node);
         if let Some(scratch) = effects.scratch.get(k as usize) {
-            let span = schedule.span[node];
+            let span = match scratch.alone {
+                true => Some(whole),
+                false => schedule.span[node],
+            };
             places.add(Piece {
                 item: Item::Workspace(node, k),
                 kind: scratch.kind,

@@ -6,12 +6,14 @@
 //!                                           └──► html::page
 //! buffers with offsets ──► Packing ──► svg::picture
 //! findings ──► sarif::log
+//! two PlanFiles ──diff::Diff::new──► diff::Diff ──► diff::text
 //! ```
 //!
 //! Functions here return strings; who writes them where is the caller's business.
 
 #![forbid(unsafe_code)]
 
+pub mod diff;
 mod error;
 pub mod html;
 pub mod model;

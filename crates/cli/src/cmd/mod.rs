@@ -2,6 +2,7 @@
 
 mod check;
 mod convert;
+mod diff;
 mod guard;
 mod lint;
 mod plan;
@@ -25,6 +26,7 @@ pub fn run(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Why(args) => why::run(args, ui),
         Command::Convert(args) => convert::run(&args, ui),
         Command::Report(args) => report::run(&args, ui),
+        Command::Diff(args) => diff::run(&args, ui),
         Command::Replay(args) => replay::run(&args, ui),
     }
 }

@@ -44,6 +44,10 @@ impl Pass<'_> {
         let mut common: Vec<NodeId> = Vec::new();
         let mut by_themselves: FxHashSet<NodeId> = FxHashSet::default();
         for &id in &nodes {
+            // A compiled model has its clearing nodes already.
+            if self.is_cleared(id) {
+                continue;
+            }
             let asks = self.asks(id);
             let engine_asks = self.engine_asks(id);
             if asks {
@@ -115,6 +119,13 @@ impl Pass<'_> {
             value: Some(Attr::Bool(true)),
         };
         self.work.edit(&edit, reason)
+    }
+
+    /// Whether a node waits for one that clears memory.
+    fn is_cleared(&self, id: NodeId) -> bool {
+        let graph = self.work.graph();
+        let zeroes = |&n: &NodeId| self.work.table.traits(graph, n).has(Trait::Zeroes);
+        graph.nodes[id].control.iter().any(zeroes)
     }
 
     /// Whether a node's attributes ask for cleared memory.
