@@ -154,6 +154,7 @@ struct Known {
     holders: Vec<u32>,
     exported: bool,
     outside: bool,
+    movable: bool,
 }
 
 impl Known {
@@ -350,7 +351,8 @@ impl Script {
                 self.oracle.join();
                 self.watch();
             }
-            (98, _) => self.memory.trim(),
+            (98, _) if self.rng.bool() => self.memory.trim(),
+            (98, _) => self.compact()?,
             (99, _) => {
                 let ended = self.memory.end_stream(stream);
                 self.watch();
@@ -403,6 +405,7 @@ impl Script {
             holders,
             exported: false,
             outside,
+            movable: false,
         });
     }
 
@@ -428,7 +431,41 @@ impl Script {
         self.tally.across += u64::from(streams.iter().any(|&s| s != stream as usize));
         self.gone.retain(|gone| !meet(gone, &range));
         self.know(block, range.clone(), stream as usize, false);
+        if self.rng.bool() {
+            done(self.memory.set_movable(block, true))?;
+            if let Some(known) = self.known.last_mut() {
+                known.movable = true;
+            }
+        }
         self.judge(&range, stream as usize, block)
+    }
+
+    /// Moves what may move, and judges where it is like memory that is handed out.
+    fn compact(&mut self) -> Result<(), String> {
+        let moves = self.memory.compact(self.rng.u64(..1024));
+        self.watch();
+        let stream = usize::try_from(self.stream()).unwrap_or(0);
+        for moved in moves {
+            let mut known = self.known.iter_mut();
+            let known = known.find(|k| k.block == moved.block);
+            let known = known.ok_or_else(|| format!("{moved:?} of a block that nobody has"))?;
+            if !known.movable || known.exported || known.range != moved.from {
+                return Err(format!("{moved:?} of a block that must not move"));
+            }
+            known.range = moved.to.clone();
+            self.gone.push(moved.from);
+        }
+        for at in 0..self.known.len() {
+            let (block, range) = (self.known[at].block, self.known[at].range.clone());
+            if self.memory.range(block).as_ref() != Ok(&range) {
+                return Err(format!("{block:?} is not at {range:?}"));
+            }
+            self.gone.retain(|gone| !meet(gone, &range));
+            if !self.known[at].outside {
+                self.judge(&range, stream, block)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether a stream may have these bytes as this block.
@@ -459,14 +496,9 @@ impl Script {
     /// A request was refused although the host may wait for everything: then there is no block that
     /// nobody has any more, large enough, at the device.
     fn must_be_full(&self, bytes: u64) -> Result<(), String> {
-        if self.rules.waits != Waits::All || self.rules.split == Split::Never {
-            return Ok(());
-        }
-        if self
-            .rules
-            .threshold
-            .is_some_and(|threshold| bytes > threshold)
-        {
+        let rules = &self.rules;
+        // A threshold refuses memory that there is as long as something else is idle.
+        if rules.waits != Waits::All || rules.split == Split::Never || rules.threshold.is_some() {
             return Ok(());
         }
         let taken = &self.memory.device().taken;

@@ -40,6 +40,8 @@ pub(super) struct Entry {
     pub(super) uses: Uses,
     /// Whether the caller has it as a result.
     pub(super) exported: bool,
+    /// Whether it may be moved between runs.
+    pub(super) movable: bool,
     /// What it waits for when nobody has it.
     pub(super) waits: Option<Wait>,
 }

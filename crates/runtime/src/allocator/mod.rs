@@ -12,6 +12,8 @@
 //! (`released`); until then another stream that knows it may borrow it. When there is no more
 //! memory, idle memory is given down the layers and asked for again (`room`).
 //!
+//! Between runs, live blocks that may move can be moved together (`compact`).
+//!
 //! ```
 //! use tenure_runtime::allocator::{Allocator, Budget, Rules};
 //!
@@ -34,6 +36,7 @@
 
 mod blocks;
 mod clocks;
+mod compact;
 mod device;
 mod error;
 mod layers;
@@ -54,6 +57,7 @@ use smallvec::smallvec;
 pub use blocks::Block;
 use blocks::{Blocks, Entry, Memory};
 use clocks::{Clocks, Uses};
+pub use compact::Move;
 pub use device::{Bottom, Budget, BudgetCounts, Device};
 pub use error::AllocError;
 use layers::{Home, Layers};
@@ -154,6 +158,7 @@ impl<D: Device> Allocator<D> {
             holders: smallvec![(stream, 1)],
             uses,
             exported: false,
+            movable: false,
             waits: None,
         })
     }

@@ -150,6 +150,15 @@ impl Span {
     }
 }
 
+/// The parts of a root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootParts {
+    /// What was idle, and is held now.
+    pub idle: Vec<SpanId>,
+    /// How many parts were held before.
+    pub others: usize,
+}
+
 /// Idle spans of one size.
 #[derive(Clone, Copy, Debug)]
 struct Class {
@@ -560,6 +569,58 @@ impl PagePool {
         self.from_below -= piece.bytes;
         self.retire(index);
         piece
+    }
+
+    /// The held spans of each root that has some: the roots with the fewest held pages first, and of
+    /// as many the one with the lowest address.
+    #[must_use]
+    pub fn held_by_root(&self) -> Vec<Vec<SpanId>> {
+        let mut roots: Vec<(u64, u64, Vec<SpanId>)> = Vec::new();
+        for (first, head) in (0u32..).zip(&self.spans) {
+            if head.pages == 0 || head.before != NONE {
+                continue;
+            }
+            let (mut pages, mut held) = (0, Vec::new());
+            let mut index = first;
+            while let Some(span) = self.spans.get(index as usize) {
+                if span.holders > 0 {
+                    pages += span.pages;
+                    let generation = span.generation;
+                    held.push(SpanId { index, generation });
+                }
+                index = span.after;
+            }
+            if !held.is_empty() {
+                roots.push((pages, head.address, held));
+            }
+        }
+        roots.sort();
+        roots.into_iter().map(|(_, _, held)| held).collect()
+    }
+
+    /// Holds what is idle in the root of a held span, part by part, and counts what else is held.
+    ///
+    /// # Errors
+    /// [`PageError::NotHeld`].
+    pub fn hold_idle_of_root(&mut self, id: SpanId) -> Result<RootParts, PageError> {
+        self.held(id)?;
+        let mut index = id.index;
+        while self.spans[index as usize].before != NONE {
+            index = self.spans[index as usize].before;
+        }
+        let mut parts = RootParts {
+            idle: Vec::new(),
+            others: 0,
+        };
+        while index != NONE {
+            if self.spans[index as usize].holders == 0 {
+                parts.idle.push(self.hold(index));
+            } else {
+                parts.others += 1;
+            }
+            index = self.spans[index as usize].after;
+        }
+        Ok(parts)
     }
 
     /// Gives everything back.

@@ -166,6 +166,7 @@ impl<D: Device> Allocator<D> {
         self.released.recall(entry.bytes, index);
         self.held += entry.bytes;
         entry.holders = smallvec![(stream, 1)];
+        entry.movable = false;
         Some(self.blocks.insert(entry))
     }
 
