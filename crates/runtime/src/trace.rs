@@ -16,14 +16,14 @@
 //!
 //! An `id` names a block from its `alloc` on, and another one after the next `alloc` of that name.
 //! A `use` takes its place in the order of a stream, a `free` takes place on the host at once,
-//! `sync` waits for all streams, and `trim` gives back what is known to be done with. Options are
+//! `sync` waits for all streams, or for the one that it names, and `trim` gives back what is known to be done with. Options are
 //! optional; `device_bytes` is what the device has. Names, and the numbers of streams, are up to
 //! the program.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::allocator::{AllocError, Allocator, Block, Budget, Rules, Stats};
 
@@ -66,8 +66,11 @@ pub enum Step {
         /// The stream.
         stream: u32,
     },
-    /// The host waits for all streams.
-    Sync,
+    /// The host waits for a stream, or for all.
+    Sync {
+        /// The stream; `None`: all.
+        stream: Option<u32>,
+    },
     /// Memory that is done with goes back to the device.
     Trim,
 }
@@ -225,10 +228,46 @@ impl Trace {
                 event: events.number(name(step, "event")?),
                 stream: stream()?,
             },
-            "sync" => Step::Sync,
+            "sync" => Step::Sync {
+                stream: step.get("stream").map(|_| stream()).transpose()?,
+            },
             "trim" => Step::Trim,
             other => return Err(format!("there is no operation {other:?}")),
         })
+    }
+
+    /// The trace as JSON, with which [`read`](Self::read) gives it back but for the numbers of
+    /// streams and events, and for rules that the format does not have.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let mut named = 0;
+        let steps = self.steps.iter().map(|step| match *step {
+            Step::Alloc { bytes, stream } => {
+                let id = self.blocks.get(named);
+                named += 1;
+                json!({"op": "alloc", "id": id, "bytes": bytes, "stream": stream})
+            }
+            Step::Use { block, stream } => {
+                json!({"op": "use", "id": self.blocks.get(block), "stream": stream})
+            }
+            Step::Free { block } => json!({"op": "free", "id": self.blocks.get(block)}),
+            Step::Record { event, stream } => {
+                json!({"op": "record", "event": event, "stream": stream})
+            }
+            Step::Wait { event, stream } => json!({"op": "wait", "event": event, "stream": stream}),
+            Step::Sync { stream: None } => json!({"op": "sync"}),
+            Step::Sync { stream } => json!({"op": "sync", "stream": stream}),
+            Step::Trim => json!({"op": "trim"}),
+        });
+        let steps: Vec<Value> = steps.collect();
+        let mut options = json!({
+            "granularity": self.rules.granularity,
+            "segment_bytes": self.rules.segment_bytes,
+        });
+        if let Some(bytes) = self.device_bytes {
+            options["device_bytes"] = bytes.into();
+        }
+        json!({"format": FORMAT, "options": options, "trace": steps})
     }
 
     /// Feeds the trace to an allocator.
@@ -325,7 +364,10 @@ impl Replay {
             }
             Step::Record { event, stream } => self.memory.record(event, stream)?,
             Step::Wait { event, stream } => self.memory.wait(event, stream)?,
-            Step::Sync => self.memory.sync_all(),
+            Step::Sync { stream: None } => self.memory.sync_all(),
+            Step::Sync {
+                stream: Some(stream),
+            } => self.memory.sync(stream)?,
             Step::Trim => self.memory.trim(),
         }
         Ok(())

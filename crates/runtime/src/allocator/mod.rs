@@ -40,6 +40,7 @@ mod compact;
 mod device;
 mod error;
 mod layers;
+mod log;
 mod look;
 mod occupancy;
 mod outside;
@@ -61,11 +62,14 @@ pub use compact::Move;
 pub use device::{Bottom, Budget, BudgetCounts, Device};
 pub use error::AllocError;
 use layers::{Home, Layers};
+use log::Log;
 pub use look::{Stats, Whereabouts};
 pub use occupancy::{NoSuchRow, Occupancy};
 use pages::{PageRules, SpanId};
 use released::{Knower, Released, Wait};
 pub use rules::{Lend, Rules, Waits};
+
+use crate::trace::Step;
 
 /// The allocator.
 #[derive(Clone, Debug)]
@@ -79,6 +83,7 @@ pub struct Allocator<D> {
     dropped: Vec<Block>,
     /// Bytes of blocks that somebody has.
     held: u64,
+    log: Option<Box<Log>>,
 }
 
 impl<D: Device> Allocator<D> {
@@ -102,6 +107,7 @@ impl<D: Device> Allocator<D> {
             released: Released::default(),
             dropped: Vec::new(),
             held: 0,
+            log: None,
         }
     }
 
@@ -125,15 +131,17 @@ impl<D: Device> Allocator<D> {
         if !self.blocks.has_room() {
             return Err(self.out_of_memory(bytes, stream));
         }
-        if bytes == 0 {
-            return Ok(self.hold(Memory::Nothing, 0..0, Uses::default(), stream));
-        }
         let home = self.layers.home_of(stream);
-        if let Some(span) = self.layers.layer_mut(home).take(bytes) {
-            return Ok(self.hold_span(home, span, stream));
-        }
-        let found = self.find(bytes, stream);
-        found.ok_or_else(|| self.out_of_memory(bytes, stream))
+        let block = if bytes == 0 {
+            Some(self.hold(Memory::Nothing, 0..0, Uses::default(), stream))
+        } else if let Some(span) = self.layers.layer_mut(home).take(bytes) {
+            Some(self.hold_span(home, span, stream))
+        } else {
+            self.find(bytes, stream)
+        };
+        let block = block.ok_or_else(|| self.out_of_memory(bytes, stream))?;
+        self.log_alloc(block, bytes, stream);
+        Ok(block)
     }
 
     /// A span of a layer becomes a block. What was done with it before goes along, so that a stream
@@ -171,6 +179,7 @@ impl<D: Device> Allocator<D> {
         self.check(stream)?;
         let entry = self.blocks.held(block)?;
         self.clocks.touch(stream, &mut entry.uses);
+        self.log_use(block, stream);
         Ok(())
     }
 
@@ -243,7 +252,8 @@ impl<D: Device> Allocator<D> {
             entry.holders.remove(holder);
         }
         self.clocks.touch(stream, &mut entry.uses);
-        self.let_go(block.index);
+        self.log_use(block, stream);
+        self.let_go(block);
         Ok(())
     }
 
@@ -253,17 +263,18 @@ impl<D: Device> Allocator<D> {
     /// [`AllocError::NotHeld`].
     pub fn free(&mut self, block: Block) -> Result<(), AllocError> {
         self.blocks.held(block)?.holders.clear();
-        self.let_go(block.index);
+        self.let_go(block);
         Ok(())
     }
 
     /// What nobody has any more goes back, or waits until it can.
-    fn let_go(&mut self, index: u32) {
-        if let Some(entry) = self.blocks.at(index)
+    fn let_go(&mut self, block: Block) {
+        if let Some(entry) = self.blocks.at(block.index)
             && !entry.is_held()
         {
             self.held -= entry.bytes;
-            self.settle(index);
+            self.settle(block.index);
+            self.log_free(block);
         }
     }
 
@@ -339,6 +350,7 @@ impl<D: Device> Allocator<D> {
     pub fn record(&mut self, event: u32, stream: u32) -> Result<(), AllocError> {
         self.check(stream)?;
         self.clocks.record(event, stream);
+        self.log_step(Step::Record { event, stream });
         Ok(())
     }
 
@@ -349,6 +361,7 @@ impl<D: Device> Allocator<D> {
     /// [`AllocError::NoSuchStream`].
     pub fn wait(&mut self, event: u32, stream: u32) -> Result<(), AllocError> {
         self.check(stream)?;
+        self.log_step(Step::Wait { event, stream });
         for other in self.clocks.wait(event, stream) {
             let tick = self.clocks.horizon(stream, other);
             for knower in [Knower::Stream(stream), Knower::All] {
@@ -380,6 +393,8 @@ impl<D: Device> Allocator<D> {
     }
 
     fn complete(&mut self, stream: u32) {
+        let one = Some(stream);
+        self.log_step(Step::Sync { stream: one });
         self.layers.device.wait_for(stream);
         self.clocks.complete(stream);
         let all = self.released.all();
@@ -390,6 +405,7 @@ impl<D: Device> Allocator<D> {
     /// all streams. What nobody holds is home then, and roots that are whole are in the depot; of
     /// more than [`Rules::keep_idle`] bytes there the rest goes to the device.
     pub fn final_clean(&mut self) {
+        self.log_end_of_run();
         self.clocks.join();
         let all = self.released.all();
         all.into_iter().for_each(|index| self.settle(index));
@@ -408,6 +424,7 @@ impl<D: Device> Allocator<D> {
     /// Gives back to the device what is idle as a whole and known to the host to be done with. It
     /// waits for nothing.
     pub fn trim(&mut self) {
+        self.log_step(Step::Trim);
         for stream in 0..self.clocks.count() {
             let done = self.clocks.done(stream);
             self.layers.recycle_pool(stream, done, 0);

@@ -108,7 +108,7 @@ impl<D: Device> Allocator<D> {
             return Err(AllocError::NotExported { block });
         }
         entry.exported = false;
-        self.let_go(block.index);
+        self.let_go(block);
         Ok(())
     }
 }
