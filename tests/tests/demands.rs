@@ -155,6 +155,10 @@ fn a_plan_for_one_stream_is_refused_for_several() {
         for step in &mut plan.steps {
             step.stream = graph.nodes[step.node].stream;
         }
+        let Ok(many) = planned(&graph, &options(seed)) else {
+            continue;
+        };
+        plan.waits = many.waits;
         match check(&graph, &table, &plan) {
             Ok(_) => kept += 1,
             Err(violations) => {
@@ -164,6 +168,33 @@ fn a_plan_for_one_stream_is_refused_for_several() {
         }
     }
     assert!(refused > 50 && kept > 10, "{refused} refused, {kept} kept");
+}
+
+#[test]
+fn each_wait_is_needed() {
+    let mut waits = 0;
+    for seed in 0..graphs() / 2 {
+        let graph = asking(2 * seed + 1);
+        let table = OpTable::builtin(graph.dialect);
+        let Ok(plan) = planned(&graph, &options(seed)) else {
+            continue;
+        };
+        waits += plan.waits.len();
+        for missing in 0..plan.waits.len() {
+            let mut plan = plan.clone();
+            plan.waits.remove(missing);
+            let violations = check(&graph, &table, &plan).err().unwrap_or_default();
+            let is_told = violations.iter().any(|v| v.code() == "T063");
+            assert!(is_told, "seed {seed}, wait {missing}");
+        }
+        let mut plan = plan;
+        if let Some(wait) = plan.waits.first_mut() {
+            wait.before = wait.step;
+            let violations = check(&graph, &table, &plan).err().unwrap_or_default();
+            assert!(violations.iter().any(|v| v.code() == "T064"), "seed {seed}");
+        }
+    }
+    assert!(waits > 100, "{waits}");
 }
 
 /// The outputs of a run that are the inputs of another, however many they are.

@@ -156,6 +156,7 @@ impl CheckedPlan {
 ///         lower_bound: 64, proven_optimal: true, no_reuse: 64,
 ///     }],
 ///     steps: vec![step(relu), step(results)],
+///     waits: Vec::new(),
 ///     storages: [Storage {
 ///         place: Place::Arena { arena: 0, offset: 0 }, size: 64, align: 64,
 ///         life: [Span { first: 0, last: 1 }].into_iter().collect(),

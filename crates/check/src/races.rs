@@ -5,10 +5,10 @@
 //! ordered by streams and edges. That is looked at here, byte by byte, with vector clocks (as data
 //! races are found in programs: Flanagan and Freund, "FastTrack", 2009).
 //!
-//! What is certain: steps of one stream run in order, and so do two nodes with an edge of data or
-//! control between them; a node with bodies starts before what is inside, a body has ended on all
+//! What is certain: steps of one stream run in order, and a step starts behind those that the plan
+//! lets it wait for, by which all edges of data and control must hold; a node with bodies starts before what is inside, a body has ended on all
 //! streams when the next is entered or the node ends, and all has ended when the graph's results
-//! are handed over. Nodes on no stream are ordered by their edges alone.
+//! are handed over. Steps on no stream are ordered by waits alone.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -47,7 +47,7 @@ pub(crate) fn check(
         });
         return;
     }
-    let clocks = clocks(graph, plan, &lanes);
+    let clocks = clocks(graph, plan, &lanes, findings);
     let mut bytes = Bytes {
         clocks: &clocks,
         lanes: &lanes,
@@ -138,11 +138,17 @@ impl Lanes {
 }
 
 /// The clock of each step.
-fn clocks(graph: &Graph, plan: &Plan, lanes: &Lanes) -> Vec<Clock> {
+///
+/// What is not certain by the plan's waits, and has to be since an edge says so, goes to `findings`.
+fn clocks(graph: &Graph, plan: &Plan, lanes: &Lanes, findings: &mut Findings<'_>) -> Vec<Clock> {
+    let mut waits: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+    for wait in &plan.waits {
+        waits.entry(wait.step).or_default().push(wait.before);
+    }
     let nothing: Clock = vec![0; lanes.count].into();
     let mut clocks: Vec<Clock> = Vec::with_capacity(plan.steps.len());
     let mut on_lane: Vec<Clock> = vec![Rc::clone(&nothing); lanes.count];
-    let mut ended: FxHashMap<NodeId, Clock> = FxHashMap::default();
+    let mut ended: FxHashMap<NodeId, u32> = FxHashMap::default();
     // For each open node: what was certain at its last entry, and all that has ended since it began.
     let mut open: Vec<(Clock, Vec<u32>)> = Vec::new();
     let later = |a: &mut [u32], b: &[u32]| {
@@ -150,22 +156,19 @@ fn clocks(graph: &Graph, plan: &Plan, lanes: &Lanes) -> Vec<Clock> {
             *x = (*x).max(*y);
         }
     };
-    for (step, &(lane, place)) in plan.steps.iter().zip(&lanes.of) {
+    for (number, (step, &(lane, place))) in (0u32..).zip(plan.steps.iter().zip(&lanes.of)) {
         let node = &graph.nodes[step.node];
         let mut now = on_lane[lane].to_vec();
         if let Some((entry, _)) = open.last() {
             later(&mut now, entry);
         }
-        if matches!(step.phase, Phase::Run | Phase::Begin) {
-            for &before in &node.control {
-                if let Some(clock) = ended.get(&before) {
-                    later(&mut now, clock);
-                }
-            }
-            for &value in node.inputs.iter().flatten() {
-                if let Some(clock) = ended.get(&graph.values[value].producer) {
-                    later(&mut now, clock);
-                }
+        for &before in waits.get(&number).into_iter().flatten() {
+            match clocks.get(before as usize) {
+                Some(clock) => later(&mut now, clock),
+                None => findings.push(Violation::WaitBehind {
+                    site: findings.site(number, step.node),
+                    before,
+                }),
             }
         }
         let result = graph.subgraphs[node.subgraph].output == Some(step.node);
@@ -173,6 +176,22 @@ fn clocks(graph: &Graph, plan: &Plan, lanes: &Lanes) -> Vec<Clock> {
             match open.last() {
                 Some((_, inside)) => later(&mut now, inside),
                 None => on_lane.iter().for_each(|clock| later(&mut now, clock)),
+            }
+        }
+        if matches!(step.phase, Phase::Run | Phase::Begin) {
+            let producers = node.inputs.iter().flatten();
+            let producers = producers.map(|&v| graph.values[v].producer);
+            for needed in producers.chain(node.control.iter().copied()) {
+                let Some(&at) = ended.get(&needed) else {
+                    continue;
+                };
+                let (lane, place) = lanes.of[at as usize];
+                if now[lane] < place {
+                    findings.push(Violation::NotAwaited {
+                        site: findings.site(number, step.node),
+                        before: findings.site(at, needed),
+                    });
+                }
             }
         }
         now[lane] = place;
@@ -191,7 +210,7 @@ fn clocks(graph: &Graph, plan: &Plan, lanes: &Lanes) -> Vec<Clock> {
             later(inside, &now);
         }
         if matches!(step.phase, Phase::Run | Phase::End) {
-            ended.insert(step.node, Rc::clone(&now));
+            ended.insert(step.node, number);
         }
         on_lane[lane] = Rc::clone(&now);
         clocks.push(now);

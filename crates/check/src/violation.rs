@@ -586,6 +586,24 @@ pub enum Violation {
         /// The other step.
         other: Site,
     },
+    /// A node does not wait for one on another stream that has to run before it.
+    #[error(
+        "{site} starts before {before} has certainly ended: they are on different streams, and the plan does not let it wait"
+    )]
+    NotAwaited {
+        /// The step that starts too soon.
+        site: Site,
+        /// The step that has to end before.
+        before: Site,
+    },
+    /// A step waits for one that does not stand before it.
+    #[error("{site} waits for step {before}, which does not stand before it")]
+    WaitBehind {
+        /// The step that waits.
+        site: Site,
+        /// What it waits for.
+        before: u32,
+    },
     /// So many streams that their order cannot be followed.
     #[error(
         "the plan runs on {streams} streams, which is more than can be followed for so many steps"
@@ -705,6 +723,8 @@ impl Violation {
             Violation::WrongKind { .. } => "T060",
             Violation::Unordered { .. } => "T061",
             Violation::TooManyStreams { .. } => "T062",
+            Violation::NotAwaited { .. } => "T063",
+            Violation::WaitBehind { .. } => "T064",
             Violation::ForbiddenSharing { .. } => "T070",
             Violation::Reused { .. } => "T071",
             Violation::NotFoldable { .. } => "T072",

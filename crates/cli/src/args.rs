@@ -130,10 +130,13 @@ pub struct RuleArgs {
     /// Keep the model's order, or look for one with a lower peak
     #[arg(long, value_enum, default_value_t = OrderChoice::File)]
     pub order: OrderChoice,
-    /// Number of streams to schedule on
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Number of streams to schedule on; a model that gives its nodes streams keeps them
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=MOST_STREAMS))]
     pub streams: u32,
 }
+
+/// Streams that a model can be scheduled on.
+const MOST_STREAMS: i64 = 256;
 
 /// Inputs or outputs by position.
 #[derive(Clone, Debug)]

@@ -160,18 +160,12 @@ fn unknown_operators(graph: &Graph, table: &OpTable) -> Option<String> {
 }
 
 /// The rules of a plan.
-pub fn options(rules: &RuleArgs) -> Result<PlanOptions, Failure> {
-    if rules.streams != 1 {
-        return Err(
-            Failure::bad("--streams: nodes keep the streams that the model gives them; nothing assigns them to others yet")
-                .hint("leave --streams out"),
-        );
-    }
+pub fn options(rules: &RuleArgs) -> PlanOptions {
     let placement = |place| match place {
         Place::Planned => Placement::Planned,
         Place::User => Placement::User,
     };
-    Ok(PlanOptions {
+    PlanOptions {
         align: rules.align,
         inputs: placement(rules.inputs),
         outputs: placement(rules.outputs),
@@ -189,7 +183,7 @@ pub fn options(rules: &RuleArgs) -> Result<PlanOptions, Failure> {
         },
         lent_inputs: rules.lend_inputs.clone().map(|lent| lent.0),
         lent_outputs: rules.lend_outputs.clone().map(|lent| lent.0),
-    })
+    }
 }
 
 /// The limits of the search.

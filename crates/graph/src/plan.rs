@@ -29,6 +29,8 @@ pub struct Plan {
     pub arenas: Vec<Arena>,
     /// The order in which everything runs; a step's number is its place in this list.
     pub steps: Vec<Step>,
+    /// What waits for what on another stream, ascending; empty where all is on one.
+    pub waits: Vec<Wait>,
     /// What lies where.
     pub storages: PrimaryMap<StorageId, Storage>,
     /// Copies that the model does not have and that make sharing safe.
@@ -225,6 +227,16 @@ pub struct Step {
     pub phase: Phase,
     /// The stream that it runs on.
     pub stream: Option<StreamId>,
+}
+
+/// A step starts when a step of another stream has ended: that one records an event, and this one
+/// waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Wait {
+    /// The step that waits.
+    pub step: u32,
+    /// The step that has to end before.
+    pub before: u32,
 }
 
 /// One piece of memory.

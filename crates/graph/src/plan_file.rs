@@ -9,7 +9,7 @@ use thin_vec::ThinVec;
 
 use crate::changes::Changes;
 use crate::plan::{
-    Arena, Copy, Item, Member, Phase, Place, Plan, PlanOptions, Span, Step, Storage,
+    Arena, Copy, Item, Member, Phase, Place, Plan, PlanOptions, Span, Step, Storage, Wait,
 };
 use crate::{Graph, NodeId, StreamId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -302,17 +302,7 @@ impl PlanFile {
             options: plan.options.clone(),
             arenas: plan.arenas.clone(),
             guard: Changes::default(),
-            steps: plan
-                .steps
-                .iter()
-                .map(|step| FileStep {
-                    node: graph.node_label(step.node),
-                    phase: phase_text(step.phase),
-                    stream: step.stream.map(StreamId::as_u32),
-                    waits: ThinVec::new(),
-                    records: ThinVec::new(),
-                })
-                .collect(),
+            steps: steps(graph, plan),
             storages,
             copies: plan
                 .copies
@@ -382,6 +372,7 @@ impl PlanFile {
                 })
             })
             .collect::<Result<_, _>>()?;
+        let waits = self.waits()?;
         let mut storages = cranelift_entity::PrimaryMap::with_capacity(self.storages.len());
         for (i, storage) in self.storages.iter().enumerate() {
             let members = storage
@@ -445,6 +436,7 @@ impl PlanFile {
             options: self.options.clone(),
             arenas: self.arenas.clone(),
             steps,
+            waits,
             storages,
             copies,
             folded,
@@ -452,6 +444,67 @@ impl PlanFile {
             strategy: self.strategy.clone(),
         })
     }
+}
+
+impl PlanFile {
+    /// Which steps wait for which.
+    fn waits(&self) -> Result<Vec<Wait>, PlanFileError> {
+        let mut recorded: FxHashMap<u32, u32> = FxHashMap::default();
+        let numbered = || (0u32..).zip(&self.steps);
+        let wrong = |step: u32, event: u32, what: &str| PlanFileError::Malformed {
+            place: format!("step {step}"),
+            text: format!("event {event}, which {what},"),
+        };
+        for (number, step) in numbered() {
+            for &event in &step.records {
+                if recorded.insert(event, number).is_some() {
+                    return Err(wrong(number, event, "another step records as well"));
+                }
+            }
+        }
+        let mut waits = Vec::new();
+        for (number, step) in numbered() {
+            for &event in &step.waits {
+                let before = recorded.get(&event).copied();
+                let before = before.ok_or_else(|| wrong(number, event, "no step records"))?;
+                waits.push(Wait {
+                    step: number,
+                    before,
+                });
+            }
+        }
+        waits.sort_unstable();
+        Ok(waits)
+    }
+}
+
+/// The schedule in names. The events are numbered in the order in which they are recorded.
+fn steps(graph: &Graph, plan: &Plan) -> Vec<FileStep> {
+    let mut steps: Vec<FileStep> = (plan.steps.iter())
+        .map(|step| FileStep {
+            node: graph.node_label(step.node),
+            phase: phase_text(step.phase),
+            stream: step.stream.map(StreamId::as_u32),
+            waits: ThinVec::new(),
+            records: ThinVec::new(),
+        })
+        .collect();
+    let mut events: Vec<u32> = plan.waits.iter().map(|w| w.before).collect();
+    events.sort_unstable();
+    events.dedup();
+    for (event, &step) in (0u32..).zip(&events) {
+        if let Some(step) = steps.get_mut(step as usize) {
+            step.records.push(event);
+        }
+    }
+    for wait in &plan.waits {
+        let event = events.binary_search(&wait.before).ok();
+        let event = event.and_then(|e| u32::try_from(e).ok());
+        if let (Some(step), Some(event)) = (steps.get_mut(wait.step as usize), event) {
+            step.waits.push(event);
+        }
+    }
+    steps
 }
 
 /// The last node of the schedule that names each value.

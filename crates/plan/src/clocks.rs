@@ -7,7 +7,7 @@
 //! when the next one is entered or the node ends; results are handed over when everything has ended.
 
 use tenure_graph::entity::SecondaryMap;
-use tenure_graph::plan::Phase;
+use tenure_graph::plan::{Phase, Wait};
 use tenure_graph::{Graph, NodeId, StreamId};
 
 use crate::PlanError;
@@ -29,6 +29,8 @@ pub(crate) struct Clocks {
     steps: Vec<Vec<u32>>,
     /// Clock by clock.
     numbers: Vec<u32>,
+    /// What waits for what, so that all edges across streams hold; none that follows from others.
+    waits: Vec<Wait>,
 }
 
 /// A node with subgraphs that is open.
@@ -69,6 +71,7 @@ impl Clocks {
             place: Vec::with_capacity(schedule.steps.len()),
             steps: vec![Vec::new(); streams],
             numbers: Vec::with_capacity(numbers.unwrap_or(0)),
+            waits: Vec::new(),
         };
         // A node on no stream has one of its own: its edges alone say when it runs.
         let mut next_alone = ids.len() + 1;
@@ -87,26 +90,23 @@ impl Clocks {
                 }
             };
             let mut clock = clocks.latest(stream);
+            let is_inner = matches!(step.phase, Phase::Enter(_) | Phase::End) || result;
             if let Some(around) = open.last() {
                 join(&mut clock, &around.floor);
-            }
-            let node = &graph.nodes[step.node];
-            let read = node.inputs.iter().flatten();
-            let producers = read.map(|&v| graph.values[v].producer);
-            for needed in producers.chain(node.control.iter().copied()) {
-                if let Some(at) = last[needed] {
-                    join(&mut clock, clocks.of(at));
+                if is_inner {
+                    join(&mut clock, &around.inside);
                 }
-            }
-            let is_inner = matches!(step.phase, Phase::Enter(_) | Phase::End) || result;
-            if is_inner && let Some(around) = open.last() {
-                join(&mut clock, &around.inside);
             }
             if result && open.is_empty() {
                 for stream in 0..streams {
                     join(&mut clock, &clocks.latest(stream));
                 }
             }
+            let node = &graph.nodes[step.node];
+            let read = node.inputs.iter().flatten();
+            let producers = read.map(|&v| graph.values[v].producer);
+            let needed = producers.chain(node.control.iter().copied());
+            clocks.wait(number, &mut clock, needed.filter_map(|n| last[n]).collect());
             clocks.push(number, stream, clock);
             let own = clocks.of(number);
             match step.phase {
@@ -134,7 +134,30 @@ impl Clocks {
             }
             last[step.node] = Some(number);
         }
+        clocks.waits.sort_unstable();
         Ok(Some(clocks))
+    }
+
+    /// What waits for what, ascending.
+    pub(crate) fn waits(&self) -> &[Wait] {
+        &self.waits
+    }
+
+    /// Lets a step wait for others, as far as nothing else says that they have ended. Those that
+    /// stand last come first: what they know need not be waited for.
+    fn wait(&mut self, number: u32, clock: &mut [u32], mut needed: Vec<u32>) {
+        needed.sort_unstable();
+        needed.dedup();
+        for &before in needed.iter().rev() {
+            let stream = self.stream[before as usize];
+            if clock[stream] < self.place[before as usize] {
+                join(clock, self.of(before));
+                self.waits.push(Wait {
+                    step: number,
+                    before,
+                });
+            }
+        }
     }
 
     fn push(&mut self, number: u32, stream: usize, mut clock: Vec<u32>) {

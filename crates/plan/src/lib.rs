@@ -21,6 +21,7 @@ pub mod recorded;
 mod schedule;
 mod spans;
 mod storage;
+pub mod streams;
 
 pub use assign::{Cut, Placed, Request, place};
 pub use homes::{Home, Homes, homes};
@@ -248,6 +249,7 @@ pub fn assign(
             options: options.clone(),
             arenas,
             steps: schedule.steps,
+            waits: classes.waits,
             storages,
             copies: classes.copies,
             folded: homes.folded.iter().collect(),

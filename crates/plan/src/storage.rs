@@ -18,7 +18,9 @@ use tenure_graph::effects::demands::{
 };
 use tenure_graph::effects::{Effects, OpTable};
 use tenure_graph::entity::{EntityRef, SecondaryMap};
-use tenure_graph::plan::{Copy, Item, Life, Member, Phase, Placement, PlanOptions, Sharing, Span};
+use tenure_graph::plan::{
+    Copy, Item, Life, Member, Phase, Placement, PlanOptions, Sharing, Span, Wait,
+};
 use tenure_graph::{Graph, NodeId, ValueId};
 
 mod apart;
@@ -61,6 +63,8 @@ pub struct Classes {
     /// Pairs of classes that must not share bytes though their lives do not meet: on several
     /// streams nothing says that one has ended when the other begins.
     pub apart: Vec<(usize, usize)>,
+    /// What waits for what on another stream.
+    pub waits: Vec<Wait>,
     /// Outputs that were placed over an input of their node.
     pub in_place: usize,
 }
@@ -500,6 +504,9 @@ impl<'a> Join<'a> {
         Classes {
             classes,
             apart: pairs,
+            waits: (self.clocks.iter())
+                .flat_map(|c| c.waits().to_vec())
+                .collect(),
             copies: self.copies,
             in_place: self.in_place,
         }

@@ -142,6 +142,7 @@ fn sums(n: u32) -> (Graph, Plan) {
             no_reuse: u64::from(n) * 64,
         }],
         steps,
+        waits: Vec::new(),
         storages: storages.collect(),
         copies: Vec::new(),
         folded: Vec::new(),

@@ -5,12 +5,13 @@ use std::time::Instant;
 use serde::Serialize;
 use tenure_check::check;
 use tenure_graph::changes::Changes;
-use tenure_graph::plan::{Arena, Plan};
+use tenure_graph::effects::OpTable;
+use tenure_graph::plan::{Arena, Plan, PlanOptions};
 use tenure_graph::plan_file::{CheckBlock, ModelIdentity, PlanFile, Summary};
-use tenure_graph::{Graph, Node};
+use tenure_graph::{Graph, Node, StreamId};
 use tenure_guard::compile;
 use tenure_plan::metadata::MemoryGraph;
-use tenure_plan::{Cut, assign, memory};
+use tenure_plan::{Config, Cut, PlanError, assign, memory, streams};
 use tenure_report::{ReportModel, html, text};
 
 use crate::args::{OrderChoice, PlanArgs};
@@ -24,10 +25,13 @@ use crate::{files, search, ui};
 struct Json<'a> {
     model: JsonModel<'a>,
     arena: JsonArena<'a>,
+    arenas: &'a [Arena],
     bytes: JsonBytes,
     storages: usize,
     in_place: usize,
     copies: JsonCopies,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    streams: Option<&'a Streams>,
     dynamic_values: usize,
     check: &'a CheckBlock,
     warnings: &'a [String],
@@ -73,6 +77,53 @@ struct JsonCopies {
     by_plain_rules: Option<usize>,
 }
 
+/// What runs side by side.
+#[derive(Serialize)]
+struct Streams {
+    /// Streams that the plan runs on.
+    used: usize,
+    /// Steps that others wait for.
+    events: usize,
+    /// Waits for these.
+    waits: usize,
+    /// What it costs in memory.
+    peaks: Vec<Peak>,
+}
+
+/// Bytes of all arenas of a plan on so many streams.
+#[derive(Serialize)]
+struct Peak {
+    streams: usize,
+    bytes: u64,
+}
+
+impl Streams {
+    fn new(graph: &Graph, plan: &Plan, peaks: Vec<Peak>) -> Self {
+        let mut events: Vec<u32> = plan.waits.iter().map(|w| w.before).collect();
+        events.sort_unstable();
+        events.dedup();
+        Streams {
+            used: streams::used(graph),
+            events: events.len(),
+            waits: plan.waits.len(),
+            peaks,
+        }
+    }
+
+    /// One line for people.
+    fn line(&self) -> String {
+        let peak = |p: &Peak| format!("{} on {}", p.bytes, p.streams);
+        let peaks: Vec<String> = self.peaks.iter().map(peak).collect();
+        format!(
+            "Streams: {}, with {} events and {} waits; bytes at the peak by streams: {}",
+            self.used,
+            self.events,
+            self.waits,
+            peaks.join(", ")
+        )
+    }
+}
+
 /// Nodes of a graph, and inputs or outputs of a node, beyond which nobody counts the copies of the
 /// plain rules: some of these compare all slots of a node with each other.
 const PLAIN_RULES_UP_TO: (usize, usize) = (100_000, 4096);
@@ -103,6 +154,7 @@ struct Outcome {
     strategy: String,
     storages: usize,
     copies: usize,
+    streams: Option<Streams>,
     plain_rules: Option<usize>,
     dynamic: usize,
     summary: Summary,
@@ -154,7 +206,7 @@ pub fn run(args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
 }
 
 fn of_graph(graph: Graph, args: &PlanArgs, ui: &Ui, read_ms: f64) -> Result<Outcome, Failure> {
-    let options = options(&args.rules)?;
+    let options = options(&args.rules);
     let loaded = pipeline::load(graph, &args.model, read_ms)?;
     let path = args.model.model.display();
     let bad = |e: tenure_plan::PlanError| Failure::bad(format!("{path}: {e}"));
@@ -175,6 +227,16 @@ fn of_graph(graph: Graph, args: &PlanArgs, ui: &Ui, read_ms: f64) -> Result<Outc
     let own = (args.rules.order == OrderChoice::Auto).then(|| prepared.graph.clone());
     let graph =
         pipeline::ordered(prepared.graph, &loaded.table, &options, &args.rules).map_err(bad)?;
+    let mut warnings = loaded.warnings;
+    let wanted = args.rules.streams;
+    let given = streams::used(&graph);
+    if wanted > 1 && given > 1 {
+        warnings.push(format!(
+            "the model puts its nodes on {given} streams: they stay there, whatever --streams says"
+        ));
+    }
+    let alone = (wanted > 1).then(|| graph.clone());
+    let graph = streams::spread(graph, &loaded.table, &options, wanted);
     let found = memory(&graph, &loaded.table, &options).map_err(bad)?;
     let lifetimes = since(start);
     let start = Instant::now();
@@ -184,6 +246,17 @@ fn of_graph(graph: Graph, args: &PlanArgs, ui: &Ui, read_ms: f64) -> Result<Outc
     let solve = since(start);
     let start = Instant::now();
     let plan = planned.plan;
+    let streams = match alone {
+        Some(alone) => {
+            let mut peaks = peaks(alone, &loaded.table, &options, &config, wanted).map_err(bad)?;
+            peaks.push(Peak {
+                streams: streams::used(&graph),
+                bytes: plan.arenas.iter().map(|a| a.size).sum(),
+            });
+            Some(Streams::new(&graph, &plan, peaks))
+        }
+        None => None,
+    };
     let summary = Summary::new(&graph, &plan, planned.in_place);
     let model = own.as_ref().unwrap_or(&graph);
     let checked = check(model, &loaded.table, &plan).map_err(|violations| {
@@ -212,8 +285,9 @@ fn of_graph(graph: Graph, args: &PlanArgs, ui: &Ui, read_ms: f64) -> Result<Outc
         summary,
         check: block,
         plain_rules,
+        streams,
         source: Source::Graph(Box::new((graph, plan, changes))),
-        warnings: loaded.warnings,
+        warnings,
         cut: planned.cut,
         time: Times {
             read: loaded.time.0,
@@ -226,8 +300,36 @@ fn of_graph(graph: Graph, args: &PlanArgs, ui: &Ui, read_ms: f64) -> Result<Outc
     })
 }
 
+/// The peaks of plans on fewer streams: one, and each power of two below those that are wanted.
+fn peaks(
+    mut graph: Graph,
+    table: &OpTable,
+    options: &PlanOptions,
+    config: &Config,
+    wanted: u32,
+) -> Result<Vec<Peak>, PlanError> {
+    let mut peaks = Vec::new();
+    let is_given = streams::used(&graph) > 1;
+    if is_given {
+        for node in graph.nodes.values_mut() {
+            node.stream = node.stream.map(|_| StreamId::from_u32(0));
+        }
+    }
+    let fewer = std::iter::successors(Some(1u32), |n| n.checked_mul(2));
+    let fewer = fewer.take_while(|&n| n < wanted && (n == 1 || !is_given));
+    for count in fewer {
+        let graph = streams::spread(graph.clone(), table, options, count);
+        let planned = tenure_plan::plan(&graph, table, options, config)?;
+        peaks.push(Peak {
+            streams: streams::used(&graph),
+            bytes: planned.plan.arenas.iter().map(|a| a.size).sum(),
+        });
+    }
+    Ok(peaks)
+}
+
 fn of_memory(text: &[u8], args: &PlanArgs, ui: &Ui, read: f64) -> Result<Outcome, Failure> {
-    let options = options(&args.rules)?;
+    let options = options(&args.rules);
     let path = args.model.model.display();
     let bad = |e: tenure_plan::PlanError| Failure::bad(format!("{path}: {e}"));
     let graph = MemoryGraph::read(text).map_err(bad)?;
@@ -267,6 +369,7 @@ fn of_memory(text: &[u8], args: &PlanArgs, ui: &Ui, read: f64) -> Result<Outcome
         storages: file.storages.len(),
         copies: 0,
         plain_rules: None,
+        streams: None,
         dynamic: 0,
         summary: file.summary,
         check: file.check.clone(),
@@ -292,6 +395,7 @@ fn show(outcome: Outcome, args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
         None
     };
     let summary = json.is_none() && !ui.quiet();
+    let streams = outcome.streams.as_ref().map(Streams::line);
     if args.output.is_some() || args.report.is_some() || summary {
         let warnings = outcome.warnings.clone();
         let file = outcome.into_file();
@@ -313,6 +417,7 @@ fn show(outcome: Outcome, args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
                     unicode: ui.unicode(),
                 };
                 ui.say(text::summary(&model, style).trim_end());
+                streams.iter().for_each(|line| ui.say(line));
             }
         }
     }
@@ -358,6 +463,7 @@ fn json<'a>(outcome: &'a Outcome, args: &PlanArgs) -> Json<'a> {
             intermediates: sums.intermediates,
             workspaces: sums.workspaces,
         },
+        arenas: &outcome.arenas,
         storages: outcome.storages,
         in_place: sums.in_place,
         copies: JsonCopies {
@@ -366,6 +472,7 @@ fn json<'a>(outcome: &'a Outcome, args: &PlanArgs) -> Json<'a> {
             control_edges: outcome.control_edges(),
             by_plain_rules: outcome.plain_rules,
         },
+        streams: outcome.streams.as_ref(),
         dynamic_values: outcome.dynamic,
         check: &outcome.check,
         warnings: &outcome.warnings,

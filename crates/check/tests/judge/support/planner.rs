@@ -27,6 +27,7 @@ pub(crate) fn plan(graph: &Graph, table: &OpTable, options: PlanOptions, style: 
         options,
         arenas: Vec::new(),
         steps,
+        waits: Vec::new(),
         storages: tenure_graph::entity::PrimaryMap::new(),
         copies: Vec::new(),
         folded: graph.nodes.keys().filter(|n| folded.contains(n)).collect(),
