@@ -68,6 +68,7 @@
 
 mod demands;
 mod findings;
+mod gears;
 mod layout;
 mod machine;
 mod memory;
@@ -86,7 +87,7 @@ pub use refines::{Difference, refines};
 pub use violation::{Anchor, Found, Memory, Named, Outside, Region, Site, Violation};
 
 use tenure_graph::Graph;
-use tenure_graph::effects::OpTable;
+use tenure_graph::effects::{Gears, OpTable};
 use tenure_graph::plan::Plan;
 
 use findings::Findings;
@@ -179,6 +180,29 @@ impl CheckedPlan {
 /// );
 /// ```
 pub fn check(graph: &Graph, table: &OpTable, plan: &Plan) -> Result<CheckedPlan, Vec<Violation>> {
+    let Some(gears) = Gears::new(graph) else {
+        let accesses = accesses(graph, table, plan)?;
+        let plan = plan.clone();
+        return Ok(CheckedPlan { plan, accesses });
+    };
+    let broken = gears::whole(graph, table, plan, &gears);
+    if !broken.is_empty() {
+        return Err(broken);
+    }
+    let mut all = 0;
+    for gear in 0..gears.count() {
+        let (graph, plan) = gears::only(graph, plan, &gears, gear);
+        all += accesses(&graph, table, &plan)?;
+    }
+    let plan = plan.clone();
+    Ok(CheckedPlan {
+        plan,
+        accesses: all,
+    })
+}
+
+/// Checks the plan of a model that runs as a whole; gives the number of accesses.
+fn accesses(graph: &Graph, table: &OpTable, plan: &Plan) -> Result<u64, Vec<Violation>> {
     let mut findings = Findings::new(graph, plan);
     let mut layout = Layout::read(graph, table, plan, &mut findings);
     order::check(graph, plan, &layout, &mut findings);
@@ -200,8 +224,5 @@ pub fn check(graph: &Graph, table: &OpTable, plan: &Plan) -> Result<CheckedPlan,
     if !findings.is_empty() {
         return Err(findings.into_list());
     }
-    Ok(CheckedPlan {
-        plan: plan.clone(),
-        accesses,
-    })
+    Ok(accesses)
 }

@@ -604,6 +604,14 @@ pub enum Violation {
         /// What it waits for.
         before: u32,
     },
+    /// A collective finds its tensor elsewhere in another gear.
+    #[error("{first} and {second} must lie at one place, for a collective of two gears")]
+    NotTied {
+        /// The value of one gear.
+        first: Named<ValueId>,
+        /// The value of another.
+        second: Named<ValueId>,
+    },
     /// So many streams that their order cannot be followed.
     #[error(
         "the plan runs on {streams} streams, which is more than can be followed for so many steps"
@@ -724,6 +732,7 @@ impl Violation {
             Violation::Unordered { .. } => "T061",
             Violation::TooManyStreams { .. } => "T062",
             Violation::NotAwaited { .. } => "T063",
+            Violation::NotTied { .. } => "T065",
             Violation::WaitBehind { .. } => "T064",
             Violation::ForbiddenSharing { .. } => "T070",
             Violation::Reused { .. } => "T071",

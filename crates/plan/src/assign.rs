@@ -1,5 +1,6 @@
 //! Offsets for everything that lies in an arena.
 
+use std::collections::BTreeMap;
 use tenure_graph::plan::{Arena, Life};
 use tenure_solve::{Buffer, Config, Instance, Rules, Solution, Span, Watch, solve_watched};
 
@@ -14,6 +15,9 @@ pub struct Request {
     pub align: u64,
     /// When it is held.
     pub life: Life,
+    /// The one of several gears in which it is there: those of different gears may share bytes
+    /// whenever they are held. `None` is in all.
+    pub gear: Option<u32>,
 }
 
 /// Where everything went.
@@ -94,6 +98,7 @@ pub fn place(
         buffers.push(buffer(request, size, own));
     }
     let rules = Rules {
+        exclusive: gears(requests),
         separate: apart.iter().map(|&(a, b)| vec![a, b]).collect(),
         ..Rules::default()
     };
@@ -113,6 +118,19 @@ pub fn place(
         strategy: solution.strategy.to_string(),
         cut,
     })
+}
+
+/// One choice with a branch for each gear, if there are any.
+fn gears(requests: &[Request]) -> Vec<Vec<Vec<usize>>> {
+    let mut branches: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (k, request) in requests.iter().enumerate() {
+        if let Some(gear) = request.gear {
+            branches.entry(gear).or_default().push(k);
+        }
+    }
+    let choice: Vec<Vec<usize>> = branches.into_values().collect();
+    let is_choice = choice.len() > 1;
+    is_choice.then_some(choice).into_iter().collect()
 }
 
 /// Steps are inclusive in a plan and half-open in an instance.

@@ -8,10 +8,6 @@ use tenure_graph::{Attr, Graph};
 use crate::PlanError;
 use crate::schedule::Schedule;
 
-/// Marks the parts of a program that are made for one size of a batch each and run never together:
-/// collectives must lie at the same place in all of them.
-const BATCH_LABEL: &str = "_batch_label";
-
 /// All inputs and the first output of a node are one memory, whoever of them comes.
 const MERGE: &str = "merge";
 
@@ -20,7 +16,6 @@ const MERGE: &str = "merge";
 /// # Errors
 /// [`PlanError::Demand`] with the node and the attribute.
 pub(crate) fn refuse_unmet(graph: &Graph, table: &OpTable) -> Result<(), PlanError> {
-    let mut label: Option<&str> = None;
     for (id, node) in graph.nodes.iter() {
         let refuse = |attribute| {
             Err(PlanError::Demand {
@@ -36,11 +31,6 @@ pub(crate) fn refuse_unmet(graph: &Graph, table: &OpTable) -> Result<(), PlanErr
         if let Some(attribute) = asked(node).filter(|_| !is_plain) {
             return refuse(attribute);
         }
-        let mine = node.attrs.str(BATCH_LABEL).filter(|l| !l.is_empty());
-        if mine.is_some() && label.is_some() && mine != label {
-            return refuse(BATCH_LABEL);
-        }
-        label = label.or(mine);
     }
     Ok(())
 }
@@ -66,28 +56,4 @@ pub(crate) fn refuse_late_clearing(
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tenure_graph::Dialect;
-
-    #[test]
-    fn several_sizes_of_a_batch_are_refused_and_one_is_not() {
-        let mut graph = Graph::new("", Dialect::Ge, "root");
-        let table = OpTable::builtin(Dialect::Ge);
-        let refuse_unmet = |graph: &Graph| refuse_unmet(graph, &table);
-        for name in ["a", "b"] {
-            let node = graph.add_node(graph.root, name, "HcomAllReduce");
-            let label = Attr::Str("batch_0".into());
-            graph.nodes[node].attrs.set(BATCH_LABEL, label);
-            assert!(refuse_unmet(&graph).is_ok());
-        }
-        let node = graph.add_node(graph.root, "c", "HcomAllReduce");
-        let label = Attr::Str("batch_1".into());
-        graph.nodes[node].attrs.set(BATCH_LABEL, label);
-        let error = refuse_unmet(&graph).unwrap_err().to_string();
-        assert!(error.contains("\"c\"") && error.contains(BATCH_LABEL));
-    }
 }

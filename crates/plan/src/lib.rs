@@ -82,6 +82,14 @@ pub enum PlanError {
         /// Label of the node.
         node: String,
     },
+    /// A tensor of a collective that cannot lie where it does in the other gears.
+    #[error(
+        "{value:?} must lie at the same place in all parts of the model that are made for one size of a batch each, since a collective uses it, and cannot"
+    )]
+    Tied {
+        /// Label of the value.
+        value: String,
+    },
     /// Tensors that must lie one behind the other and cannot.
     #[error(
         "the {side} of node {node:?} must lie one behind the other, and cannot: all their sizes must be known, and none of them may have to lie elsewhere"
@@ -198,6 +206,7 @@ pub fn assign(
                 bytes: class.bytes,
                 align: class.align,
                 life: class.life.clone(),
+                gear: class.gear,
             })
             .collect();
         let mut number: Vec<Option<usize>> = vec![None; classes.classes.len()];

@@ -259,6 +259,7 @@ impl MemoryGraph {
                 bytes: a.bytes,
                 align: a.align,
                 life: spans(a).collect(),
+                gear: None,
             })
             .collect();
         let placed = place(&requests, &[], options.align, config, watch)?;

@@ -24,6 +24,7 @@ use tenure_solve::Instance;
 use tenure_solve::bounds::bounds;
 
 use crate::assign::{buffer, round_up};
+use crate::clocks::Clocks;
 use crate::homes::{Home, homes};
 use crate::liveness::lives;
 use crate::schedule::{Schedule, schedule};
@@ -121,9 +122,11 @@ pub fn recorded(graph: &Graph, table: &OpTable, recorded: &Recorded) -> Result<P
     let arenas = arenas(&mut storages, &recorded.sizes, options.align)?;
     let dynamic = (homes.of.iter()).filter(|(_, home)| **home == Home::Dynamic);
     let dynamic = dynamic.map(|(value, _)| value).collect();
+    let clocks = Clocks::new(graph, &schedule)?;
     Ok(Plan {
         options,
         arenas,
+        waits: clocks.map_or_else(Vec::new, |clocks| clocks.waits().to_vec()),
         steps: schedule.steps,
         storages: storages
             .into_iter()
@@ -328,6 +331,7 @@ fn arenas(
                 bytes: storage.size,
                 align,
                 life: storage.life.clone(),
+                gear: None,
             };
             buffers.push(buffer(&request, storage.size, align));
         }

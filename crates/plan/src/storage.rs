@@ -16,7 +16,7 @@ use std::rc::Rc;
 use tenure_graph::effects::demands::{
     ANY_MEMORY, INPUT_KINDS, asks_for_places, is_alone as is_alone_by_file, memory_kind,
 };
-use tenure_graph::effects::{Effects, OpTable};
+use tenure_graph::effects::{Effects, Gears, OpTable};
 use tenure_graph::entity::{EntityRef, SecondaryMap};
 use tenure_graph::plan::{
     Copy, Item, Life, Member, Phase, Placement, PlanOptions, Sharing, Span, Wait,
@@ -24,6 +24,7 @@ use tenure_graph::plan::{
 use tenure_graph::{Graph, NodeId, ValueId};
 
 mod apart;
+mod gears;
 mod kinds;
 mod merge;
 mod runs;
@@ -37,7 +38,7 @@ use crate::schedule::Schedule;
 use crate::spans::normalise;
 
 /// One piece of memory to be placed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Class {
     /// What lives in it, in order of first use.
     pub members: Vec<Member>,
@@ -51,6 +52,8 @@ pub struct Class {
     pub caller: bool,
     /// Kind of memory that it is.
     pub kind: i64,
+    /// The one of several gears in which it is there; `None` for all.
+    pub gear: Option<u32>,
 }
 
 /// All classes, and the copies that keep them apart.
@@ -94,7 +97,7 @@ pub fn classes(
     join.relate_moves();
     join.runs()?;
     join.walk()?;
-    Ok(join.finish())
+    join.finish()
 }
 
 /// Index of an item: values by their id, then workspaces and copies.
@@ -445,7 +448,8 @@ impl<'a> Join<'a> {
         }
     }
 
-    fn finish(mut self) -> Classes {
+    fn finish(mut self) -> Result<Classes, PlanError> {
+        let all_gears = Gears::new(self.graph);
         let whole = Span {
             first: 0,
             last: self.schedule.end(),
@@ -481,10 +485,16 @@ impl<'a> Join<'a> {
                     align: head.align.max(1),
                     caller: head.caller,
                     kind: head.kind,
+                    gear: all_gears.as_ref().and_then(|all| self.gear(all, entry)),
                 });
                 classes.len() - 1
             });
             let class = &mut classes[class];
+            if let Some(all) = &all_gears
+                && class.gear != self.gear(all, entry)
+            {
+                class.gear = None;
+            }
             // The extent begins with the first member, so this is never negative.
             let offset = u64::try_from(at - head.extent.0).unwrap_or(0);
             // What lies behind a piece is the next one, and behind the last the whole tensor's spare.
@@ -501,15 +511,20 @@ impl<'a> Join<'a> {
             .filter_map(|&(a, b)| Some((place[a as usize]?, place[b as usize]?)))
             .collect();
         pairs.sort_unstable();
-        Classes {
+        let mut found = Classes {
             classes,
             apart: pairs,
             waits: (self.clocks.iter())
                 .flat_map(|c| c.waits().to_vec())
                 .collect(),
-            copies: self.copies,
+            copies: Vec::new(),
             in_place: self.in_place,
+        };
+        if let Some(gears) = all_gears {
+            self.tie(&gears, &mut found)?;
         }
+        found.copies = self.copies;
+        Ok(found)
     }
 }
 

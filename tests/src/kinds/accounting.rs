@@ -227,7 +227,10 @@ impl Made {
                 .any(|s| y.iter().any(|t| s.first <= t.last && t.first <= s.last))
         };
         let apart = (a.min(b), a.max(b));
+        let gears = x.gear.zip(y.gear);
+        let are_exclusive = gears.is_some_and(|(x, y)| x != y);
         a == b
+            || are_exclusive
             || x.kind == y.kind && !meets(&x.life, &y.life) && !self.classes.apart.contains(&apart)
     }
 

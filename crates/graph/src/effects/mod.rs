@@ -28,12 +28,14 @@
 mod apply;
 pub mod demands;
 mod expr;
+mod gears;
 mod row;
 #[cfg(test)]
 mod tests;
 mod traits;
 
 pub use demands::{Cleared, Run, cleared};
+pub use gears::Gears;
 pub use row::TableError;
 pub use traits::{Trait, Traits};
 

@@ -44,6 +44,8 @@ pub enum Trait {
     Zeroes,
     /// It marks the graph as one whose loops are made of jumps.
     LoopsByJump,
+    /// Devices exchange what it reads and writes, and know where that lies.
+    Collective,
     /// It puts its inputs one after the other along an axis.
     Concatenates,
     /// It records an event, for which other streams wait.
