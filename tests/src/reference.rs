@@ -8,9 +8,9 @@ use tenure_graph::control::{input_index, result_index};
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::entity::SecondaryMap;
 use tenure_graph::{Graph, NodeId, SubgraphId, ValueId};
-use tenure_runtime::kernels::{Call, Site};
+use tenure_runtime::kernels::Site;
 use tenure_runtime::numbers::{contents, decode};
-use tenure_runtime::{Address, Kernels, Memory};
+use tenure_runtime::{Address, Kernels, Memory, Place, Slots};
 
 /// What a run gives: the graph's outputs, and what its variables hold afterwards, by the order of
 /// their nodes.
@@ -102,15 +102,15 @@ impl<'a> Reference<'a> {
         }
     }
 
-    fn put(&self, value: ValueId, bytes: &[u8]) {
-        for (cell, byte) in self.memory.bytes(self.place(value)).iter().zip(bytes) {
-            cell.set(*byte);
+    fn put(&mut self, value: ValueId, bytes: &[u8]) {
+        let at = self.place(value);
+        for (to, byte) in self.memory.bytes_mut(at).iter_mut().zip(bytes) {
+            *to = *byte;
         }
     }
 
     fn get(&self, value: ValueId) -> Vec<u8> {
-        let bytes = self.memory.bytes(self.place(value));
-        bytes.iter().map(std::cell::Cell::get).collect()
+        self.memory.bytes(self.place(value)).to_vec()
     }
 
     /// The value has a copy of the bytes that another one has now.
@@ -184,16 +184,21 @@ impl<'a> Reference<'a> {
             }
             self.state[*output] = referred.and_then(|source| self.state[source]);
         }
-        let places = |values: &[Option<ValueId>]| -> Vec<Address> {
-            let place = |v: &Option<ValueId>| v.map_or(Address::default(), |v| self.place(v));
+        let places = |values: &[Option<ValueId>]| -> Vec<Place> {
+            let at = |v: &Option<ValueId>| v.map_or(Address::default(), |v| self.place(v));
+            let place = |v| Place {
+                at: at(v),
+                align: 8,
+            };
             values.iter().map(place).collect()
         };
-        let make = self.kernels.find(&node.op);
+        let make = self.kernels.find(&node.domain, &node.op);
         let make = make.ok_or_else(|| format!("no kernel for {}", node.op))?;
-        let kernel = make(&Site::new(self.graph, id))?;
+        let mut kernel = make(&Site::new(self.graph, id))?;
         let (inputs, outputs) = (places(&node.inputs), places(&node.outputs));
-        kernel.run(&Call::new(&self.memory, &inputs, &outputs, &[]));
-        Ok(())
+        let slots = Slots::new(&mut self.memory, &*kernel, &inputs, &outputs, &[]);
+        let slots = slots.map_err(|e| e.to_string())?;
+        self.memory.run(&mut *kernel, &slots)
     }
 
     /// Runs one body of a branch or a call: it works on what it is given, and gives copies.

@@ -73,6 +73,8 @@ pub enum Command {
     Diff(DiffArgs),
     /// Feed an allocation trace to the allocator, and compare what it holds with a plan
     Replay(ReplayArgs),
+    /// Run a model inside its plan
+    Run(Box<RunArgs>),
 }
 
 /// How a model is read.
@@ -369,6 +371,38 @@ pub struct ReplayArgs {
     #[command(flatten)]
     pub search: SearchArgs,
     /// Print the summary as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tenure run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub rules: RuleArgs,
+    #[command(flatten)]
+    pub search: SearchArgs,
+    /// Contents of an input, as NumPy writes them; inputs without get random numbers
+    #[arg(long, value_name = "NAME=FILE.npy")]
+    pub input: Vec<String>,
+    /// Random numbers for weights whose file is missing, so that a model can be run without them
+    #[arg(long)]
+    pub random_weights: bool,
+    /// Seed of the random numbers
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Write each output as D/NAME.npy
+    #[arg(long, value_name = "D")]
+    pub output_dir: Option<PathBuf>,
+    /// Compare with a run in which no two values share memory, bit by bit; exit 1 when they differ
+    #[arg(long)]
+    pub verify: bool,
+    /// Run so many times more, and print how long it took
+    #[arg(long, value_name = "N")]
+    pub repeat: Option<std::num::NonZeroU32>,
+    /// Print what was run as JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -7,6 +7,7 @@ mod cmd;
 mod compiled;
 mod exit;
 mod files;
+mod npy;
 mod pipeline;
 mod search;
 mod ui;

@@ -1,5 +1,6 @@
 //! What several commands do with a model: read it, give it shapes, name what is unsure.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use tenure_graph::changes::Changes;
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::plan::{Placement, PlanOptions, Sharing, Sizes, Span};
 use tenure_graph::plan_file::{ModelIdentity, PlanFile};
-use tenure_graph::shapes::{Bindings, infer};
+use tenure_graph::shapes::{Bindings, infer_for};
 use tenure_graph::verify::verify_bodies;
 use tenure_graph::{CONST_OP, Graph, Node, NodeId};
 use tenure_guard::compile;
@@ -73,8 +74,27 @@ pub fn read_graph(path: &Path) -> Result<Graph, Failure> {
     }
 }
 
+/// What is known of a model's inputs beyond the command line's `--dim`.
+#[derive(Default)]
+pub struct Given {
+    /// Further values of dimensions, as `--dim` takes them.
+    pub dims: Vec<String>,
+    /// Integers in inputs, by name.
+    pub contents: BTreeMap<String, Vec<i64>>,
+}
+
 /// Gives a graph its shapes and verifies it.
 pub fn load(graph: Graph, args: &ModelArgs, read_ms: f64) -> Result<Loaded, Failure> {
+    load_for(graph, args, &Given::default(), read_ms)
+}
+
+/// The same for inputs that are known.
+pub fn load_for(
+    graph: Graph,
+    args: &ModelArgs,
+    given: &Given,
+    read_ms: f64,
+) -> Result<Loaded, Failure> {
     let path = args.model.display();
     let mut table = OpTable::builtin(graph.dialect);
     for file in &args.ops {
@@ -93,9 +113,10 @@ pub fn load(graph: Graph, args: &ModelArgs, read_ms: f64) -> Result<Loaded, Fail
             Failure::bad(format!("{path}: {first}"))
         })?;
     let sha256 = tenure_graph::identity(&graph);
-    let bindings = Bindings::parse(&args.dim).map_err(Failure::bad)?;
-    let shaped =
-        infer(graph, &table, &bindings).map_err(|e| Failure::bad(format!("{path}: {e}")))?;
+    let dims = args.dim.iter().chain(&given.dims);
+    let bindings = Bindings::parse(dims).map_err(Failure::bad)?;
+    let shaped = infer_for(graph, &table, &bindings, &given.contents)
+        .map_err(|e| Failure::bad(format!("{path}: {e}")))?;
     if !args.dynamic && !shaped.free.is_empty() {
         let names: Vec<String> = shaped.free.iter().map(ToString::to_string).collect();
         return Err(Failure::bad(format!(

@@ -30,6 +30,7 @@ pub use bindings::{BindingError, Bindings, FreeDim};
 pub use warning::ShapeWarning;
 
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 use crate::effects::OpTable;
 use crate::{Dialect, Graph, ValueId};
@@ -107,9 +108,24 @@ pub enum ShapeError {
 /// assert_eq!(shaped.graph.bytes(y), Some(128));
 /// ```
 pub fn infer(
+    graph: Graph,
+    table: &OpTable,
+    bindings: &Bindings,
+) -> Result<ShapedGraph, ShapeError> {
+    infer_for(graph, table, bindings, &BTreeMap::new())
+}
+
+/// The same for a run whose inputs are known: integers that are given for an input of the graph,
+/// by its name, count as known contents. What follows from them holds for this run alone.
+///
+/// # Errors
+///
+/// As [`infer`].
+pub fn infer_for(
     mut graph: Graph,
     table: &OpTable,
     bindings: &Bindings,
+    given: &BTreeMap<String, Vec<i64>>,
 ) -> Result<ShapedGraph, ShapeError> {
     let resolved = Resolved::new(&graph, bindings)?;
     resolved.substitute(&mut graph);
@@ -123,7 +139,7 @@ pub fn infer(
         });
     }
     let free = bindings::free_dims(&graph);
-    let (facts, warnings) = walk::run(&graph, table);
+    let (facts, warnings) = walk::run(&graph, table, given);
     let contents = walk::write_back(&mut graph, facts);
     walk::check_sizes(&graph)?;
     Ok(ShapedGraph {

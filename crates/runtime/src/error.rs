@@ -43,6 +43,14 @@ pub enum RuntimeError {
         /// Bytes that are given.
         given: usize,
     },
+    /// A node cannot work on the values that it reads.
+    #[error("node {node:?} cannot go on: {reason}")]
+    Values {
+        /// Label of the node.
+        node: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// A fault is asked for at a node or output that there is not.
     #[error("there is no output {output} of a node {node:?} to make a fault at")]
     NoSuchOutput {

@@ -3,8 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::RuntimeError;
-use crate::kernels::Call;
-use crate::memory::{copy, fill};
+use crate::memory::Memory;
 use crate::numbers::number;
 use crate::program::{Action, Condition, Instruction, Program, Work};
 
@@ -14,17 +13,17 @@ const GARBAGE: u8 = 0x7e;
 /// Looks on while a program runs.
 pub(crate) trait Watch {
     /// Before an instruction.
-    fn before(&mut self, program: &Program, instruction: &Instruction);
+    fn before(&mut self, memory: &mut Memory, instruction: &Instruction);
 
     /// After an instruction; a break ends the run.
-    fn after(&mut self, program: &Program, instruction: &Instruction) -> ControlFlow<()>;
+    fn after(&mut self, memory: &mut Memory, instruction: &Instruction) -> ControlFlow<()>;
 }
 
 /// Looks away.
 impl Watch for () {
-    fn before(&mut self, _: &Program, _: &Instruction) {}
+    fn before(&mut self, _: &mut Memory, _: &Instruction) {}
 
-    fn after(&mut self, _: &Program, _: &Instruction) -> ControlFlow<()> {
+    fn after(&mut self, _: &mut Memory, _: &Instruction) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }
@@ -39,78 +38,81 @@ impl Program {
     /// end within its limit.
     pub fn run(&mut self, inputs: &[&[u8]]) -> Result<(), RuntimeError> {
         self.feed(inputs)?;
-        self.execute(&self.code, &mut ())
+        execute(&mut self.memory, &mut self.code, self.limit, &mut ())
     }
+}
 
-    pub(crate) fn execute(
-        &self,
-        code: &[Instruction],
-        watch: &mut impl Watch,
-    ) -> Result<(), RuntimeError> {
-        let mut at = 0;
-        let mut left = self.limit;
-        while let Some(instruction) = code.get(at) {
-            left = left
-                .checked_sub(1)
-                .ok_or(RuntimeError::TooLong(self.limit))?;
-            watch.before(self, instruction);
-            at = self.perform(instruction, at + 1);
-            if watch.after(self, instruction).is_break() {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    /// Does what an instruction says, and gives the number of the next one, `next` as a rule.
-    fn perform(&self, instruction: &Instruction, next: usize) -> usize {
-        match &instruction.action {
-            Action::Copy { from, to } => {
-                copy(self.memory.bytes(*from), self.memory.bytes(*to));
-            }
-            Action::Clear(at) => fill(self.memory.bytes(*at), 0),
-            Action::Kernel(work) => self.work(work),
-            Action::Test { condition, yes, no } => {
-                let holds = self.number(*condition) != 0.0;
-                return if holds { *yes } else { *no };
-            }
-            Action::Select { number, targets } => {
-                let chosen = self.number(*number);
-                let last = targets.len().saturating_sub(1);
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "what is too large becomes the largest number, which has no target"
-                )]
-                let chosen = if chosen < 0.0 { last } else { chosen as usize };
-                return targets.get(chosen.min(last)).copied().unwrap_or(next);
-            }
-            Action::Jump(to) => return *to,
-        }
-        next
-    }
-
-    fn work(&self, work: &Work) {
-        let (inputs, outputs) = (&work.inputs, &work.outputs);
-        let call = Call::new(&self.memory, inputs, outputs, &work.scratch);
-        work.kernel.run(&call);
-        for &at in &work.spoilt {
-            fill(self.memory.bytes(at), GARBAGE);
+/// Runs instructions, at most `limit` of them.
+pub(crate) fn execute(
+    memory: &mut Memory,
+    code: &mut [Instruction],
+    limit: u64,
+    watch: &mut impl Watch,
+) -> Result<(), RuntimeError> {
+    let mut at = 0;
+    let mut left = limit;
+    while let Some(instruction) = code.get_mut(at) {
+        left = left.checked_sub(1).ok_or(RuntimeError::TooLong(limit))?;
+        watch.before(memory, instruction);
+        at = perform(memory, instruction, at + 1)?;
+        if watch.after(memory, instruction).is_break() {
+            return Ok(());
         }
     }
+    Ok(())
+}
 
-    /// The first element of a condition; 0 where it has none.
-    fn number(&self, condition: Condition) -> f64 {
-        let mut first = [0; 8];
-        let size = condition
-            .dtype
-            .bytes(1)
-            .and_then(|n| usize::try_from(n).ok());
-        let first = first.get_mut(..size.unwrap_or(0)).unwrap_or_default();
-        let bytes = self.memory.bytes(condition.at);
-        for (byte, cell) in first.iter_mut().zip(bytes) {
-            *byte = cell.get();
+/// Does what an instruction says, and gives the number of the next one, `next` as a rule.
+fn perform(
+    memory: &mut Memory,
+    instruction: &mut Instruction,
+    next: usize,
+) -> Result<usize, RuntimeError> {
+    match &mut instruction.action {
+        Action::Copy { from, to } => memory.copy(*from, *to),
+        Action::Clear(at) => memory.bytes_mut(*at).fill(0),
+        Action::Kernel(work) => work_on(memory, work)?,
+        Action::Test { condition, yes, no } => {
+            let holds = first(memory, *condition) != 0.0;
+            return Ok(if holds { *yes } else { *no });
         }
-        number(condition.dtype, first).unwrap_or(0.0)
+        Action::Select { number, targets } => {
+            let chosen = first(memory, *number);
+            let last = targets.len().saturating_sub(1);
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "what is too large becomes the largest number, which has no target"
+            )]
+            let chosen = if chosen < 0.0 { last } else { chosen as usize };
+            return Ok(targets.get(chosen.min(last)).copied().unwrap_or(next));
+        }
+        Action::Jump(to) => return Ok(*to),
     }
+    Ok(next)
+}
+
+fn work_on(memory: &mut Memory, work: &mut Work) -> Result<(), RuntimeError> {
+    let done = memory.run(&mut *work.kernel, &work.slots);
+    done.map_err(|reason| RuntimeError::Values {
+        node: work.node.clone(),
+        reason,
+    })?;
+    for &at in &work.spoilt {
+        memory.bytes_mut(at).fill(GARBAGE);
+    }
+    Ok(())
+}
+
+/// The first element of a condition; 0 where it has none.
+fn first(memory: &Memory, condition: Condition) -> f64 {
+    let size = condition
+        .dtype
+        .bytes(1)
+        .and_then(|n| usize::try_from(n).ok());
+    let bytes = memory.bytes(condition.at);
+    let element = size.and_then(|n| bytes.get(..n));
+    element
+        .and_then(|bytes| number(condition.dtype, bytes))
+        .unwrap_or(0.0)
 }

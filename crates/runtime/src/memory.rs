@@ -1,12 +1,17 @@
-//! The memory of a program: blocks of bytes, and addresses in them.
+//! The memory of a program: blocks of bytes, addresses in them, and what a kernel sees of them.
 //!
-//! Every byte is a [`Cell`]. So a kernel can be given an input and an output that are the same
-//! bytes, as an update in place asks for, and there is no access that is not checked. What is
-//! outside every arena (constants, variables, the caller's tensors) has blocks of its own.
+//! This is the one place of the runtime with `unsafe` code. What a kernel reads and writes at the
+//! same time is many slices of one block; [`Slots`] proves once, when a program is made, that the
+//! slices that are written meet no other, and [`Call`] hands them out.
 
-use std::cell::Cell;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use bytemuck::Pod;
 
 use crate::RuntimeError;
+use crate::kernels::Kernel;
 
 /// A run of bytes in one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,15 +36,82 @@ impl Address {
     pub fn begins_with(&self, other: &Address) -> bool {
         self.block == other.block && self.start == other.start
     }
+
+    /// Whether the two have a byte in common.
+    #[must_use]
+    pub fn meets(&self, other: &Address) -> bool {
+        self.block == other.block && self.start < other.end() && other.start < self.end()
+    }
 }
 
-/// Bytes whose first one is aligned.
-#[derive(Debug, Default)]
+/// Alignment of every block, whatever is asked for: that of the widest vectors.
+const BLOCK_ALIGN: usize = 64;
+
+/// Bytes of the system's allocator, zero at first.
+#[derive(Debug)]
 struct Block {
-    cells: Vec<Cell<u8>>,
-    /// Where the aligned part begins.
-    base: usize,
-    len: usize,
+    at: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Block {
+    fn new(len: u64, align: u64) -> Option<Self> {
+        let len = usize::try_from(len).ok()?;
+        let align = usize::try_from(align).ok()?.max(BLOCK_ALIGN);
+        let layout = Layout::from_size_align(len, align).ok()?;
+        let at = if len == 0 {
+            NonNull::dangling()
+        } else {
+            // Safety: the layout has a size that is not 0.
+            #[expect(unsafe_code, reason = "memory of a chosen alignment, zeroed by the system")]
+            let at = unsafe { alloc_zeroed(layout) };
+            NonNull::new(at)?
+        };
+        Some(Block { at, layout })
+    }
+
+    fn len(&self) -> usize {
+        self.layout.size()
+    }
+
+    /// The bytes of an address that lies in the block.
+    ///
+    /// # Safety
+    /// For as long as the slice lives, nobody writes to these bytes.
+    #[expect(unsafe_code, reason = "many parts of a block are in use at a time")]
+    unsafe fn read<'a>(&self, at: Address) -> &'a [u8] {
+        if at.end() > self.len() || at.len == 0 {
+            return &[];
+        }
+        // Safety: the range lies in the block, whose bytes are initialised; the caller sees to the
+        // rest.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr().add(at.start), at.len) }
+    }
+
+    /// The same, to write to.
+    ///
+    /// # Safety
+    /// For as long as the slice lives, nobody else reads or writes these bytes.
+    #[expect(unsafe_code, reason = "many parts of a block are in use at a time")]
+    unsafe fn write<'a>(&self, at: Address) -> &'a mut [u8] {
+        if at.end() > self.len() || at.len == 0 {
+            return &mut [];
+        }
+        // Safety: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr().add(at.start), at.len) }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if self.layout.size() > 0 {
+            // Safety: it was allocated with this layout, and is freed once.
+            #[expect(unsafe_code, reason = "the counterpart of alloc_zeroed")]
+            unsafe {
+                dealloc(self.at.as_ptr(), self.layout);
+            }
+        }
+    }
 }
 
 /// All blocks of a program.
@@ -57,67 +129,359 @@ impl Memory {
     pub fn add(&mut self, len: u64, align: u64) -> Result<u32, RuntimeError> {
         let refused = || RuntimeError::OutOfMemory { bytes: len };
         let number = u32::try_from(self.blocks.len()).map_err(|_| refused())?;
-        let len = usize::try_from(len).map_err(|_| refused())?;
-        let align = usize::try_from(align.max(1)).map_err(|_| refused())?;
-        let padded = len.checked_add(align - 1).ok_or_else(refused)?;
-        let mut cells: Vec<Cell<u8>> = Vec::new();
-        cells.try_reserve_exact(padded).map_err(|_| refused())?;
-        cells.resize(padded, Cell::new(0));
-        let past = cells.as_ptr().addr() % align;
-        let base = if past == 0 { 0 } else { align - past };
-        self.blocks.push(Block { cells, base, len });
+        self.blocks
+            .push(Block::new(len, align.max(1)).ok_or_else(refused)?);
         Ok(number)
+    }
+
+    fn find(&self, number: u32) -> Option<&Block> {
+        self.blocks.get(usize::try_from(number).ok()?)
+    }
+
+    fn whole(&self, number: u32) -> Address {
+        Address {
+            block: number,
+            start: 0,
+            len: self.find(number).map_or(0, Block::len),
+        }
     }
 
     /// All bytes of a block; none if there is no such block.
     #[must_use]
-    pub fn block(&self, number: u32) -> &[Cell<u8>] {
-        let found = usize::try_from(number).ok();
-        let block = found.and_then(|n| self.blocks.get(n));
-        block.map_or(&[], |b| &b.cells[b.base..b.base + b.len])
+    pub fn block(&self, number: u32) -> &[u8] {
+        self.bytes(self.whole(number))
+    }
+
+    /// All bytes of a block, to write to.
+    pub fn block_mut(&mut self, number: u32) -> &mut [u8] {
+        self.bytes_mut(self.whole(number))
     }
 
     /// The bytes at an address; none if they leave the block.
     #[must_use]
-    pub fn bytes(&self, at: Address) -> &[Cell<u8>] {
-        self.block(at.block).get(at.start..at.end()).unwrap_or(&[])
+    #[expect(unsafe_code, reason = "a shared view of a block")]
+    pub fn bytes(&self, at: Address) -> &[u8] {
+        // Safety: the memory is borrowed for as long, and is written through `&mut` alone.
+        self.find(at.block)
+            .map_or(&[], |block| unsafe { block.read(at) })
+    }
+
+    /// The bytes at an address, to write to; none if they leave the block.
+    #[expect(unsafe_code, reason = "the one view of a block")]
+    pub fn bytes_mut(&mut self, at: Address) -> &mut [u8] {
+        // Safety: the memory is borrowed by this view alone.
+        self.find(at.block)
+            .map_or(&mut [], |block| unsafe { block.write(at) })
+    }
+
+    /// Copies as many bytes as both have, from the first on. The two may meet.
+    pub fn copy(&mut self, from: Address, to: Address) {
+        let len = from.len.min(to.len);
+        let (from, to) = (Address { len, ..from }, Address { len, ..to });
+        if from.block == to.block {
+            let block = self.block_mut(from.block);
+            if from.end() <= block.len() && to.end() <= block.len() {
+                block.copy_within(from.start..from.end(), to.start);
+            }
+            return;
+        }
+        let Some(target) = self.find(to.block) else {
+            return;
+        };
+        // Safety: the bytes are in another block than those of `from`, and the memory is borrowed
+        // by this function alone.
+        #[expect(unsafe_code, reason = "two blocks at a time")]
+        let target = unsafe { target.write(to) };
+        let source = self.bytes(from);
+        if source.len() == target.len() {
+            target.copy_from_slice(source);
+        }
     }
 
     /// The numbers of all blocks.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + use<> {
         0..u32::try_from(self.blocks.len()).unwrap_or(u32::MAX)
     }
-}
 
-/// Copies as many bytes as both have, from the first on. The two may be the same bytes.
-pub(crate) fn copy(from: &[Cell<u8>], to: &[Cell<u8>]) {
-    for (from, to) in from.iter().zip(to) {
-        to.set(from.get());
+    /// Runs a kernel on its places.
+    ///
+    /// # Errors
+    /// What the kernel finds wrong with the values that it reads.
+    pub fn run(&mut self, kernel: &mut dyn Kernel, slots: &Slots) -> Result<(), String> {
+        for &(from, to) in &slots.before {
+            self.copy(from, to);
+        }
+        kernel.run(&mut Call {
+            memory: self,
+            slots,
+            lives: PhantomData,
+        })?;
+        for &(from, to) in &slots.after {
+            self.copy(from, to);
+        }
+        Ok(())
     }
 }
 
-/// Copies the caller's bytes.
-pub(crate) fn store(from: &[u8], to: &[Cell<u8>]) {
-    for (from, to) in from.iter().zip(to) {
-        to.set(*from);
+/// Where an input or output is, and the alignment in bytes that its elements need.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place {
+    /// Its bytes.
+    pub at: Address,
+    /// A power of two.
+    pub align: usize,
+}
+
+/// The places of one kernel's inputs, outputs and temporary memory.
+///
+/// No output and no temporary memory meets another, or an input, save for inputs that are the very
+/// bytes of an output by leave of the kernel. What the plan lays out otherwise, or where elements
+/// are not aligned, is copied to memory beside the plan for the run of the kernel.
+#[derive(Debug)]
+pub struct Slots {
+    inputs: Vec<(Address, Option<usize>)>,
+    /// Outputs, then temporary memory.
+    written: Vec<Address>,
+    outputs: usize,
+    before: Vec<(Address, Address)>,
+    after: Vec<(Address, Address)>,
+}
+
+impl Slots {
+    /// Looks at the places of a kernel.
+    ///
+    /// # Errors
+    /// [`RuntimeError::OutOfMemory`].
+    pub fn new(
+        memory: &mut Memory,
+        kernel: &dyn Kernel,
+        inputs: &[Place],
+        outputs: &[Place],
+        scratch: &[Address],
+    ) -> Result<Self, RuntimeError> {
+        let mut slots = Slots {
+            inputs: Vec::with_capacity(inputs.len()),
+            written: Vec::with_capacity(outputs.len() + scratch.len()),
+            outputs: outputs.len(),
+            before: Vec::new(),
+            after: Vec::new(),
+        };
+        let mut taken: Vec<Address> = Vec::new();
+        let temporary = scratch.iter().map(|&at| Place { at, align: 1 });
+        for place in outputs.iter().copied().chain(temporary) {
+            let meets = meets_any(&taken, &place.at);
+            if meets || !place.is_aligned() {
+                let beside = beside(memory, place.at)?;
+                slots.after.push((beside, place.at));
+                slots.written.push(beside);
+            } else {
+                insert(&mut taken, place.at);
+                slots.written.push(place.at);
+            }
+        }
+        for (i, place) in inputs.iter().enumerate() {
+            let at = place.at;
+            if !meets_any(&taken, &at) && place.is_aligned() {
+                slots.inputs.push((at, None));
+                continue;
+            }
+            let same = (0..slots.outputs)
+                .find(|&j| slots.written[j] == at && at.len > 0 && kernel.may_be_over(i, j));
+            if let Some(j) = same.filter(|_| place.is_aligned()) {
+                slots.inputs.push((at, Some(j)));
+                continue;
+            }
+            let beside = beside(memory, at)?;
+            slots.before.push((at, beside));
+            slots.inputs.push((beside, None));
+        }
+        Ok(slots)
+    }
+
+    /// Memory beside the plan that the kernel's run needs.
+    pub fn beside(&self) -> impl Iterator<Item = Address> {
+        let read = self.before.iter().map(|&(_, to)| to);
+        read.chain(self.after.iter().map(|&(from, _)| from))
     }
 }
 
-/// The bytes as the caller's own.
-pub(crate) fn load(from: &[Cell<u8>]) -> Vec<u8> {
-    from.iter().map(Cell::get).collect()
+/// Whether a place meets one of those that are taken, which are sorted and meet none of each other.
+fn meets_any(taken: &[Address], at: &Address) -> bool {
+    let next = taken.partition_point(|t| (t.block, t.start) < (at.block, at.start));
+    let near = &taken[next.saturating_sub(1)..taken.len().min(next + 1)];
+    near.iter().any(|t| t.meets(at))
 }
 
-/// Sets every byte.
-pub(crate) fn fill(at: &[Cell<u8>], byte: u8) {
-    for cell in at {
-        cell.set(byte);
+fn insert(taken: &mut Vec<Address>, at: Address) {
+    if at.len > 0 {
+        let next = taken.partition_point(|t| (t.block, t.start) < (at.block, at.start));
+        taken.insert(next, at);
     }
+}
+
+fn beside(memory: &mut Memory, at: Address) -> Result<Address, RuntimeError> {
+    let bytes = u64::try_from(at.len).unwrap_or(u64::MAX);
+    let block = memory.add(bytes, 1)?;
+    Ok(Address {
+        block,
+        start: 0,
+        len: at.len,
+    })
+}
+
+impl Place {
+    /// Blocks are aligned for all elements, so the offset decides.
+    fn is_aligned(&self) -> bool {
+        self.at.len == 0 || self.at.start.is_multiple_of(self.align.max(1))
+    }
+}
+
+/// One run of a kernel: what it reads and writes.
+#[derive(Debug)]
+pub struct Call<'a> {
+    memory: &'a Memory,
+    slots: &'a Slots,
+    /// The memory is borrowed by this call alone.
+    lives: PhantomData<&'a mut Memory>,
+}
+
+impl<'a> Call<'a> {
+    /// The elements of input `i`; none where it is left out, or is the bytes of an output
+    /// ([`over`](Call::over)).
+    #[must_use]
+    #[expect(unsafe_code, reason = "inputs are read while outputs are written")]
+    pub fn read<T: Pod>(&self, i: usize) -> &'a [T] {
+        match self.slots.inputs.get(i) {
+            Some(&(at, None)) => {
+                let block = self.memory.find(at.block);
+                // Safety: no output and no temporary memory meets this input (`Slots::new`), and
+                // nothing else is written in a call.
+                elements(block.map_or(&[], |block| unsafe { block.read(at) }))
+            }
+            _ => &[],
+        }
+    }
+
+    /// The output whose very bytes input `i` is. Its elements are then those of the output before
+    /// anything is written.
+    #[must_use]
+    pub fn over(&self, i: usize) -> Option<usize> {
+        self.slots.inputs.get(i).and_then(|input| input.1)
+    }
+
+    /// Number of input slots.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        self.slots.inputs.len()
+    }
+
+    /// Whether input `i` is there and has bytes.
+    #[must_use]
+    pub fn has(&self, i: usize) -> bool {
+        self.slots.inputs.get(i).is_some_and(|(at, _)| at.len > 0)
+    }
+
+    /// The elements of output `i`; none where it is left out.
+    pub fn write<T: Pod>(&mut self, i: usize) -> &mut [T] {
+        if i >= self.slots.outputs {
+            return &mut [];
+        }
+        elements_mut(self.written(i))
+    }
+
+    /// The elements of several outputs.
+    pub fn write_each<T: Pod, const N: usize>(&mut self, outputs: [usize; N]) -> [&mut [T]; N] {
+        let mut seen = 0;
+        outputs.map(|i| {
+            // An output that is named twice is handed out once.
+            let again = outputs[..seen].contains(&i) || i >= self.slots.outputs;
+            seen += 1;
+            if again {
+                &mut []
+            } else {
+                elements_mut(self.written(i))
+            }
+        })
+    }
+
+    /// The elements of an output of one type and one of another.
+    pub fn write_two<T: Pod, U: Pod>(&mut self, i: usize, j: usize) -> (&mut [T], &mut [U]) {
+        let second = if i == j || j >= self.slots.outputs {
+            &mut []
+        } else {
+            self.written(j)
+        };
+        let first = if i < self.slots.outputs {
+            self.written(i)
+        } else {
+            &mut []
+        };
+        (elements_mut(first), elements_mut(second))
+    }
+
+    /// The bytes of all outputs.
+    pub fn write_all(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        (0..self.slots.outputs).map(|i| self.written(i))
+    }
+
+    /// The bytes of temporary memory `k`, beside those of output `i`.
+    pub fn write_with_scratch<T: Pod>(&mut self, i: usize, k: usize) -> (&mut [T], &mut [u8]) {
+        let output = if i < self.slots.outputs {
+            self.written(i)
+        } else {
+            &mut []
+        };
+        let scratch = self.slots.outputs.saturating_add(k);
+        (elements_mut(output), self.written(scratch))
+    }
+
+    /// Output `i` holds what input `k` holds, which is copied unless the two are the same bytes.
+    pub fn settle(&mut self, k: usize, i: usize) {
+        if self.over(k) != Some(i) {
+            let from: &[u8] = self.read(k);
+            let to: &mut [u8] = self.write(i);
+            if from.len() == to.len() {
+                to.copy_from_slice(from);
+            }
+        }
+    }
+
+    /// The bytes of an output or of temporary memory. Private: each is handed out once at a time.
+    #[expect(unsafe_code, reason = "several outputs are written at a time")]
+    fn written<'b>(&self, i: usize) -> &'b mut [u8]
+    where
+        'a: 'b,
+    {
+        let Some(&at) = self.slots.written.get(i) else {
+            return &mut [];
+        };
+        // Safety: what is written meets nothing else that is written, and no input that `read`
+        // hands out (`Slots::new`). Callers hand each out once, for as long as they borrow `self`
+        // mutably; and the memory is borrowed by this call alone (`lives`).
+        self.memory
+            .find(at.block)
+            .map_or(&mut [], |block| unsafe { block.write(at) })
+    }
+}
+
+/// The whole elements in some bytes; none where they are not aligned, which `Slots` sees to.
+fn elements<T: Pod>(bytes: &[u8]) -> &[T] {
+    let whole = bytes.len() - bytes.len() % size_of::<T>().max(1);
+    bytemuck::try_cast_slice(&bytes[..whole]).unwrap_or(&[])
+}
+
+fn elements_mut<T: Pod>(bytes: &mut [u8]) -> &mut [T] {
+    let whole = bytes.len() - bytes.len() % size_of::<T>().max(1);
+    bytemuck::try_cast_slice_mut(&mut bytes[..whole]).unwrap_or(&mut [])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn at(block: u32, start: usize, len: usize) -> Address {
+        Address { block, start, len }
+    }
 
     #[test]
     fn blocks_are_aligned_and_bounded() {
@@ -129,10 +493,11 @@ mod tests {
             let address = u64::try_from(bytes.as_ptr().addr()).unwrap();
             assert!(address.is_multiple_of(align));
         }
-        let at = |block, start, len| Address { block, start, len };
         assert_eq!(memory.bytes(at(0, 4, 6)).len(), 6);
         for outside in [at(0, 4, 7), at(3, 0, 1), at(0, usize::MAX, 2)] {
             assert!(memory.bytes(outside).is_empty());
+            memory.copy(outside, at(1, 0, 2));
+            memory.copy(at(1, 0, 2), outside);
         }
     }
 
@@ -141,5 +506,79 @@ mod tests {
         let mut memory = Memory::default();
         assert!(memory.add(u64::MAX, 1).is_err());
         assert!(memory.add(8, 1 << 63).is_err());
+    }
+
+    #[test]
+    fn copies_may_meet() {
+        let mut memory = Memory::default();
+        let (a, b) = (memory.add(6, 1).unwrap(), memory.add(6, 1).unwrap());
+        memory
+            .block_mut(a)
+            .copy_from_slice(&[1, 2, 3, 4, 5, 6]);
+        memory.copy(at(a, 0, 4), at(a, 2, 4));
+        assert_eq!(memory.block(a), [1, 2, 1, 2, 3, 4]);
+        memory.copy(at(a, 1, 9), at(b, 0, 3));
+        assert_eq!(memory.block(b), [2, 1, 2, 0, 0, 0]);
+    }
+
+    /// Writes the sum of its two inputs, which may both be the output.
+    struct Sum {
+        leave: bool,
+    }
+
+    impl Kernel for Sum {
+        fn run(&mut self, call: &mut Call<'_>) -> Result<(), String> {
+            let inputs = [0, 1].map(|i| (call.over(i), call.read::<u16>(i)));
+            let output = call.write::<u16>(0);
+            for k in 0..output.len() {
+                let of = |(over, input): (Option<usize>, &[u16])| match over {
+                    Some(_) => output[k],
+                    None => input[k],
+                };
+                output[k] = of(inputs[0]) + of(inputs[1]);
+            }
+            Ok(())
+        }
+
+        fn may_be_over(&self, _: usize, _: usize) -> bool {
+            self.leave
+        }
+    }
+
+    #[test]
+    fn every_layout_gives_the_same_numbers() {
+        let places = [
+            // apart, over one, over both, half over, not aligned
+            [(0, 0), (1, 0), (2, 0)],
+            [(0, 0), (1, 0), (0, 0)],
+            [(0, 8), (0, 8), (0, 8)],
+            [(0, 8), (0, 4), (0, 6)],
+            [(0, 1), (1, 3), (2, 5)],
+        ];
+        for (leave, places) in [true, false].into_iter().flat_map(|l| places.map(|p| (l, p))) {
+            let mut memory = Memory::default();
+            for _ in 0..3 {
+                memory.add(32, 1).unwrap();
+            }
+            let [x, y, z] = places.map(|(block, start)| Place {
+                at: at(block, start, 4),
+                align: 2,
+            });
+            memory.bytes_mut(x.at).copy_from_slice(&[1, 0, 2, 0]);
+            let y_differs = !x.at.meets(&y.at);
+            if y_differs {
+                memory.bytes_mut(y.at).copy_from_slice(&[3, 0, 4, 0]);
+            }
+            let both = |m: &Memory| {
+                let of = |p: Place, k: usize| u16::from(m.bytes(p.at)[k]);
+                [of(x, 0) + of(y, 0), of(x, 2) + of(y, 2)].map(|n| n & 0xff)
+            };
+            let expected = both(&memory);
+            let mut kernel = Sum { leave };
+            let slots = Slots::new(&mut memory, &kernel, &[x, y], &[z], &[]).unwrap();
+            memory.run(&mut kernel, &slots).unwrap();
+            let found = memory.bytes(z.at);
+            assert_eq!([found[0], found[2]].map(u16::from), expected, "{places:?}");
+        }
     }
 }

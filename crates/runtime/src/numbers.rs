@@ -13,6 +13,8 @@ fn element(dtype: DType, number: f64, to: &mut Vec<u8>) -> Option<()> {
     match dtype {
         DType::F32 => to.extend((number as f32).to_le_bytes()),
         DType::F64 => to.extend(number.to_le_bytes()),
+        DType::F16 => to.extend(half::f16::from_f64(number).to_le_bytes()),
+        DType::BF16 => to.extend(half::bf16::from_f64(number).to_le_bytes()),
         DType::I64 => to.extend((number as i64).to_le_bytes()),
         DType::I32 => to.extend((number as i32).to_le_bytes()),
         DType::I16 => to.extend((number as i16).to_le_bytes()),
@@ -62,6 +64,8 @@ pub fn number(dtype: DType, bytes: &[u8]) -> Option<f64> {
     Some(match dtype {
         DType::F32 => read!(f32).into(),
         DType::F64 => read!(f64),
+        DType::F16 => read!(half::f16).into(),
+        DType::BF16 => read!(half::bf16).into(),
         DType::I64 => read!(i64) as f64,
         DType::I32 => read!(i32).into(),
         DType::I16 => read!(i16).into(),

@@ -1,13 +1,15 @@
 //! A plan made ready to run: a flat list of instructions on addresses, and the memory that they
 //! work in. Graph, table and plan are needed no more.
 
+use std::fmt;
+
 use tenure_check::CheckedPlan;
 use tenure_graph::effects::OpTable;
-use tenure_graph::{DType, Graph, NodeId, ValueId};
+use tenure_graph::{DType, Graph, NodeId};
 
 use crate::RuntimeError;
 use crate::kernels::{Kernel, Kernels};
-use crate::memory::{Address, Memory, fill, load, store};
+use crate::memory::{Address, Memory, Slots};
 use crate::resolve;
 
 /// How storages are laid into memory.
@@ -49,14 +51,26 @@ pub(crate) enum Action {
 }
 
 /// One run of a kernel.
-#[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) kernel: Box<dyn Kernel>,
-    pub(crate) inputs: Vec<Address>,
+    /// Label of the node.
+    pub(crate) node: String,
+    /// What the kernel sees.
+    pub(crate) slots: Slots,
+    /// Where the plan has the outputs.
     pub(crate) outputs: Vec<Address>,
-    pub(crate) scratch: Vec<Address>,
+    /// All that the kernel writes beside its outputs: temporary memory, in the plan or beside it.
+    pub(crate) temporary: Vec<Address>,
     /// Inputs in which the node leaves garbage when it is done.
     pub(crate) spoilt: Vec<Address>,
+}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Work");
+        out.field("node", &self.node).field("slots", &self.slots);
+        out.finish_non_exhaustive()
+    }
 }
 
 /// A tensor whose first element decides.
@@ -82,7 +96,7 @@ impl Instruction {
         let (one, many): (Option<Address>, [&[Address]; 3]) = match &self.action {
             Action::Copy { to, .. } => (Some(*to), [&[]; 3]),
             Action::Clear(at) => (Some(*at), [&[]; 3]),
-            Action::Kernel(work) => (None, [&work.outputs, &work.scratch, &work.spoilt]),
+            Action::Kernel(work) => (None, [&work.outputs, &work.temporary, &work.spoilt]),
             Action::Test { .. } | Action::Select { .. } | Action::Jump(_) => (None, [&[]; 3]),
         };
         one.into_iter().chain(many.into_iter().flatten().copied())
@@ -96,7 +110,8 @@ pub struct Tensor {
     pub name: String,
     /// Type of its elements.
     pub dtype: DType,
-    pub(crate) value: Option<ValueId>,
+    /// Its dimensions, where they are known.
+    pub dims: Option<Vec<u64>>,
     pub(crate) at: Address,
 }
 
@@ -193,9 +208,9 @@ impl Program {
     }
 
     /// Fills planned memory with a byte. Nothing that a run gives depends on what is there before.
-    pub fn poison(&self, byte: u8) {
+    pub fn poison(&mut self, byte: u8) {
         for &block in &self.planned {
-            fill(self.memory.block(block), byte);
+            self.memory.block_mut(block).fill(byte);
         }
     }
 
@@ -203,9 +218,9 @@ impl Program {
     ///
     /// # Errors
     /// [`RuntimeError::InputSize`].
-    pub fn set_variable(&self, i: usize, bytes: &[u8]) -> Result<(), RuntimeError> {
+    pub fn set_variable(&mut self, i: usize, bytes: &[u8]) -> Result<(), RuntimeError> {
         match self.variables.get(i) {
-            Some(variable) => self.put(variable, bytes),
+            Some(variable) => put(&mut self.memory, variable, bytes),
             None => Err(RuntimeError::InputCount {
                 expected: self.variables.len(),
                 given: i.saturating_add(1),
@@ -214,7 +229,7 @@ impl Program {
     }
 
     /// Puts the caller's inputs where the run reads them.
-    pub(crate) fn feed(&self, inputs: &[&[u8]]) -> Result<(), RuntimeError> {
+    pub(crate) fn feed(&mut self, inputs: &[&[u8]]) -> Result<(), RuntimeError> {
         if inputs.len() != self.inputs.len() {
             return Err(RuntimeError::InputCount {
                 expected: self.inputs.len(),
@@ -222,25 +237,31 @@ impl Program {
             });
         }
         let mut pairs = self.inputs.iter().zip(inputs);
-        pairs.try_for_each(|(tensor, bytes)| self.put(tensor, bytes))
-    }
-
-    fn put(&self, tensor: &Tensor, bytes: &[u8]) -> Result<(), RuntimeError> {
-        if bytes.len() != tensor.at.len {
-            return Err(RuntimeError::InputSize {
-                input: tensor.name.clone(),
-                expected: tensor.at.len,
-                given: bytes.len(),
-            });
-        }
-        store(bytes, self.memory.bytes(tensor.at));
-        Ok(())
+        pairs.try_for_each(|(tensor, bytes)| put(&mut self.memory, tensor, bytes))
     }
 
     /// The bytes of output `i` after a run; none if there is no such output.
     #[must_use]
     pub fn result(&self, i: usize) -> Vec<u8> {
         self.results.get(i).map_or(Vec::new(), |t| self.bytes(t))
+    }
+
+    /// Dimensions of output `i`; `None` where it is left out.
+    #[must_use]
+    pub fn result_dims(&self, i: usize) -> Option<Vec<u64>> {
+        self.results.get(i)?.dims.clone()
+    }
+
+    /// Bytes beside planned memory that kernels need: where the plan lays out what a kernel cannot
+    /// work with, it works on copies.
+    #[must_use]
+    pub fn beside(&self) -> u64 {
+        let of = |action: &Action| match action {
+            Action::Kernel(work) => work.slots.beside().map(|at| at.len).sum(),
+            _ => 0usize,
+        };
+        let sum: usize = self.code.iter().map(|i| of(&i.action)).sum();
+        u64::try_from(sum).unwrap_or(u64::MAX)
     }
 
     /// What lies now in the memory of input `i`: what the caller gave only if the plan keeps
@@ -257,6 +278,19 @@ impl Program {
     }
 
     fn bytes(&self, tensor: &Tensor) -> Vec<u8> {
-        load(self.memory.bytes(tensor.at))
+        self.memory.bytes(tensor.at).to_vec()
     }
+}
+
+fn put(memory: &mut Memory, tensor: &Tensor, bytes: &[u8]) -> Result<(), RuntimeError> {
+    let to = memory.bytes_mut(tensor.at);
+    if bytes.len() != to.len() {
+        return Err(RuntimeError::InputSize {
+            input: tensor.name.clone(),
+            expected: to.len(),
+            given: bytes.len(),
+        });
+    }
+    to.copy_from_slice(bytes);
+    Ok(())
 }

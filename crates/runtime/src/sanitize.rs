@@ -8,7 +8,6 @@
 //! The time of a run is that of a plain run, and for each instruction that of comparing all memory
 //! once.
 
-use std::cell::Cell;
 use std::fmt;
 use std::ops::ControlFlow;
 
@@ -18,10 +17,10 @@ use tenure_graph::plan::Life;
 use tenure_graph::{Graph, NodeId};
 
 use crate::RuntimeError;
-use crate::exec::Watch;
+use crate::exec::{Watch, execute};
 use crate::kernels::Kernels;
-use crate::memory::{Address, load};
-use crate::program::{Action, Instruction, Layout, Program};
+use crate::memory::{Address, Memory};
+use crate::program::{Action, Instruction, Layout, Program, Resident};
 
 /// Bytes of a guard zone. What is written further off leaves the block, and is not written at all.
 const ZONE: usize = 64;
@@ -154,31 +153,32 @@ impl Sanitizer {
     /// # Errors
     /// As [`Program::run`].
     pub fn run(&mut self, inputs: &[&[u8]]) -> Result<Option<BadWrite>, RuntimeError> {
-        let program = &self.program;
-        let mut guard = Guard {
-            lives: &self.lives,
-            faults: &self.faults,
-            labels: &self.labels,
-            copy: Vec::new(),
-            alive: self.lives.iter().map(|life| covers(life, 0)).collect(),
-            step: 0,
-            found: None,
-        };
+        let program = &mut self.program;
         for number in program.memory.numbers() {
-            let bytes = program.memory.block(number);
             let owned = program.residents.iter().filter(|r| r.at.block == number);
             let planned = program.planned.contains(&number);
             let kept: Vec<Address> = owned.map(|r| r.at).filter(|_| !planned).collect();
-            for (i, cell) in bytes.iter().enumerate() {
+            for (i, byte) in program.memory.block_mut(number).iter_mut().enumerate() {
                 if !kept.iter().any(|at| (at.start..at.end()).contains(&i)) {
-                    cell.set(pattern(number, i));
+                    *byte = pattern(number, i);
                 }
             }
         }
         program.feed(inputs)?;
         let blocks = program.memory.numbers();
-        guard.copy = blocks.map(|n| load(program.memory.block(n))).collect();
-        program.execute(&program.code, &mut guard)?;
+        let mut guard = Guard {
+            storages: &program.storages,
+            residents: &program.residents,
+            lives: &self.lives,
+            faults: &self.faults,
+            labels: &self.labels,
+            copy: blocks.map(|n| program.memory.block(n).to_vec()).collect(),
+            alive: self.lives.iter().map(|life| covers(life, 0)).collect(),
+            step: 0,
+            found: None,
+        };
+        let (memory, code) = (&mut program.memory, &mut program.code);
+        execute(memory, code, program.limit, &mut guard)?;
         Ok(guard.found)
     }
 }
@@ -195,6 +195,8 @@ fn covers(life: &Life, step: u32) -> bool {
 }
 
 struct Guard<'a> {
+    storages: &'a [Address],
+    residents: &'a [Resident],
     lives: &'a [Life],
     faults: &'a [(NodeId, Fault)],
     labels: &'a [(NodeId, String)],
@@ -207,7 +209,7 @@ struct Guard<'a> {
 }
 
 impl Watch for Guard<'_> {
-    fn before(&mut self, program: &Program, instruction: &Instruction) {
+    fn before(&mut self, memory: &mut Memory, instruction: &Instruction) {
         if instruction.step == self.step {
             return;
         }
@@ -216,40 +218,40 @@ impl Watch for Guard<'_> {
             .lives
             .iter()
             .zip(&mut self.alive)
-            .zip(&program.storages);
+            .zip(self.storages);
         for ((life, alive), at) in storages {
             let now = covers(life, self.step);
             if now != *alive {
                 *alive = now;
-                for (i, cell) in (at.start..).zip(program.memory.bytes(*at)) {
-                    cell.set(pattern(at.block, i));
+                for (i, byte) in (at.start..).zip(memory.bytes_mut(*at)) {
+                    *byte = pattern(at.block, i);
                 }
-                take_over(program, &mut self.copy, *at);
+                take_over(memory, &mut self.copy, *at);
             }
         }
     }
 
-    fn after(&mut self, program: &Program, instruction: &Instruction) -> ControlFlow<()> {
-        self.make_faults(program, instruction);
+    fn after(&mut self, memory: &mut Memory, instruction: &Instruction) -> ControlFlow<()> {
+        self.make_faults(memory, instruction);
         let mut writes: Vec<Address> = instruction.writes().collect();
         writes.sort_unstable();
-        for (number, held) in program.memory.numbers().zip(&self.copy) {
-            let now = program.memory.block(number);
+        for (number, held) in memory.numbers().zip(&self.copy) {
+            let now = memory.block(number);
             let own = writes.iter().filter(|at| at.block == number);
             if let Some((first, bytes)) = difference(now, held, own) {
-                self.found = Some(self.report(program, instruction, number, first, bytes));
+                self.found = Some(self.report(instruction, number, first, bytes));
                 return ControlFlow::Break(());
             }
         }
         for at in writes {
-            take_over(program, &mut self.copy, at);
+            take_over(memory, &mut self.copy, at);
         }
         ControlFlow::Continue(())
     }
 }
 
 impl Guard<'_> {
-    fn make_faults(&self, program: &Program, instruction: &Instruction) {
+    fn make_faults(&self, memory: &mut Memory, instruction: &Instruction) {
         let Action::Kernel(work) = &instruction.action else {
             return;
         };
@@ -261,15 +263,15 @@ impl Guard<'_> {
             let Some(at) = work.outputs.get(fault.output) else {
                 continue;
             };
-            let block = program.memory.block(at.block);
+            let block = memory.block_mut(at.block);
             let before = at.start.saturating_sub(fault.bytes_before_start)..at.start;
             let past = at.end()
                 ..at.end()
                     .saturating_add(fault.bytes_past_end)
                     .min(block.len());
             for i in before.chain(past) {
-                if let Some(cell) = block.get(i) {
-                    cell.set(!cell.get());
+                if let Some(byte) = block.get_mut(i) {
+                    *byte = !*byte;
                 }
             }
         }
@@ -278,13 +280,12 @@ impl Guard<'_> {
     /// What a write outside of the node's own has hit: the outputs that the node missed come first.
     fn report(
         &self,
-        program: &Program,
         instruction: &Instruction,
         block: u32,
         first: usize,
         bytes: usize,
     ) -> BadWrite {
-        let here = program.residents.iter().filter(|r| r.at.block == block);
+        let here = self.residents.iter().filter(|r| r.at.block == block);
         let own = |at: &Address| instruction.writes().any(|w| w == *at);
         let distance = |at: &Address| {
             if first < at.start {
@@ -312,7 +313,7 @@ impl Guard<'_> {
 /// The first bytes in which two blocks differ, beside those that may: where, and how many. What may
 /// differ is sorted.
 fn difference<'w>(
-    now: &[Cell<u8>],
+    now: &[u8],
     held: &[u8],
     may_differ: impl Iterator<Item = &'w Address>,
 ) -> Option<(usize, usize)> {
@@ -322,7 +323,7 @@ fn difference<'w>(
         let range = from..start.max(from);
         from = from.max(end);
         let (now, held) = (now.get(range.clone())?, held.get(range.clone())?);
-        let differs = |(now, held): (&Cell<u8>, &u8)| now.get() != *held;
+        let differs = |(now, held): (&u8, &u8)| now != held;
         let mut pairs = now.iter().zip(held);
         if let Some(first) = pairs.position(differs) {
             let more = pairs.take_while(|&pair| differs(pair)).count();
@@ -333,11 +334,11 @@ fn difference<'w>(
 }
 
 /// What lies at an address now is what lies there by right.
-fn take_over(program: &Program, copy: &mut [Vec<u8>], at: Address) {
+fn take_over(memory: &Memory, copy: &mut [Vec<u8>], at: Address) {
     let held = copy.get_mut(at.block as usize);
     let held = held.and_then(|block| block.get_mut(at.start..at.end()));
-    for (held, cell) in held.into_iter().flatten().zip(program.memory.bytes(at)) {
-        *held = cell.get();
+    if let Some(held) = held.filter(|held| held.len() == memory.bytes(at).len()) {
+        held.copy_from_slice(memory.bytes(at));
     }
 }
 
@@ -348,7 +349,7 @@ mod tests {
     #[test]
     fn what_may_differ_is_passed_over() {
         let held = [1, 2, 3, 4, 5, 6];
-        let now: Vec<Cell<u8>> = [1, 9, 9, 4, 8, 8].into_iter().map(Cell::new).collect();
+        let now = [1, 9, 9, 4, 8, 8];
         let at = |start, len| Address {
             block: 0,
             start,

@@ -8,6 +8,7 @@ mod lint;
 mod plan;
 mod replay;
 mod report;
+mod run;
 mod solve;
 mod why;
 
@@ -28,5 +29,6 @@ pub fn run(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Report(args) => report::run(&args, ui),
         Command::Diff(args) => diff::run(&args, ui),
         Command::Replay(args) => replay::run(&args, ui),
+        Command::Run(args) => run::run(&args, ui),
     }
 }

@@ -3,7 +3,7 @@
 use cranelift_entity::{EntityRef, SecondaryMap};
 use rten_shape_inference::{SymExpr, SymTensor, SymbolGen};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::context::{Context, Extra, Refusal, Rule};
@@ -37,12 +37,15 @@ pub(super) struct Walk<'a> {
     /// Nodes and values that have had their warning: loops see them again.
     warned: FxHashSet<(bool, usize)>,
     without_rule: BTreeSet<String>,
+    /// Contents of the graph's inputs, by name.
+    given: &'a BTreeMap<String, Vec<i64>>,
 }
 
 /// Walks the whole graph.
 pub(super) fn run(
     graph: &Graph,
     table: &OpTable,
+    given: &BTreeMap<String, Vec<i64>>,
 ) -> (SecondaryMap<ValueId, Option<Fact>>, Vec<ShapeWarning>) {
     let mut walk = Walk {
         graph,
@@ -57,6 +60,7 @@ pub(super) fn run(
         silent: false,
         warned: FxHashSet::default(),
         without_rule: BTreeSet::new(),
+        given,
     };
     walk.subgraph(graph.root, &[], 0);
     let mut warnings = walk.warnings;
@@ -90,10 +94,16 @@ impl Walk<'_> {
                 None => {
                     let declared = &graph.values[value];
                     let shape = declared.shape.as_ref();
-                    let fact = Fact {
+                    let mut fact = Fact {
                         element: Element::declared(declared, &mut self.symbols),
                         ..Fact::declared(declared.dtype, shape, &mut self.symbols)
                     };
+                    if id == graph.root
+                        && let Some(items) = self.given.get(&declared.name)
+                    {
+                        let items = items.iter().map(|&n| dim_expr::number(i128::from(n)));
+                        fact.fill(items.collect());
+                    }
                     self.facts[value] = Some(fact);
                 }
             }

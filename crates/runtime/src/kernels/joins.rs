@@ -1,16 +1,15 @@
 //! Operators that put tensors one after the other along an axis, or cut one into parts: whatever
 //! their elements are, they copy runs of bytes.
 
-use tenure_graph::DType;
+use super::{Made, Make, Site, Type, kernel};
 
-use super::{Call, Kernel, Make, Site, Type};
-use crate::memory::copy;
-
-/// The kernels of this family.
+/// The kernels of this family. The dialects have other names for the axis.
 pub(super) const KERNELS: &[(&str, Make)] = &[
-    ("ConcatD", concat),
-    ("ConcatV2D", concat),
-    ("SplitD", split),
+    ("Concat", |site| concat(site, site.attrs().int("axis").unwrap_or(1))),
+    ("ConcatD", |site| concat(site, site.int("concat_dim", 0))),
+    ("ConcatV2D", |site| concat(site, site.int("concat_dim", 0))),
+    ("Split", |site| split(site, site.int("axis", 0))),
+    ("SplitD", |site| split(site, site.int("split_dim", 0))),
 ];
 
 /// How the whole and its parts lie to one another.
@@ -23,37 +22,29 @@ struct Pattern {
 }
 
 impl Pattern {
-    fn new(whole: &Type, parts: &[Type], axis: Option<i64>) -> Result<Self, String> {
-        let rank = whole.shape.len();
-        let axis = axis.unwrap_or(0);
-        let signed = i64::try_from(rank).unwrap_or(i64::MAX);
-        let from_front = if axis < 0 {
-            axis.saturating_add(signed)
-        } else {
-            axis
-        };
-        let axis = usize::try_from(from_front).ok().filter(|&a| a < rank);
-        let axis = axis.ok_or_else(|| format!("there is no such axis among {rank}"))?;
-        let mut rows = 0u64;
+    fn new(whole: &Type, parts: &[Type], axis: i64) -> Result<Self, String> {
+        let axis = whole.axis(axis)?;
+        let mut rows = 0usize;
         let mut runs = Vec::with_capacity(parts.len());
+        let behind = whole.dims[axis + 1..].iter().product::<usize>() * whole.item()?;
         for (i, part) in parts.iter().enumerate() {
-            let mut like = part.shape.clone();
-            if let (Some(of_part), Some(of_whole)) = (like.get_mut(axis), whole.shape.get(axis)) {
+            let mut like = part.dims.clone();
+            if let (Some(of_part), Some(of_whole)) = (like.get_mut(axis), whole.dims.get(axis)) {
                 rows = rows.saturating_add(*of_part);
+                runs.push(of_part.saturating_mul(behind));
                 *of_part = *of_whole;
             }
-            if like != whole.shape || part.dtype != whole.dtype {
+            if like != whole.dims || part.dtype != whole.dtype {
                 return Err(format!("part {i} does not fit the whole"));
             }
-            runs.push(run(part.dtype, &part.shape[axis..])?);
         }
-        if rows != whole.shape[axis] {
+        if rows != whole.dims[axis] {
             return Err(format!(
                 "the parts have {rows} rows, and the whole has {}",
-                whole.shape[axis]
+                whole.dims[axis]
             ));
         }
-        let turn = run(whole.dtype, &whole.shape[axis..])?;
+        let turn = runs.iter().sum();
         Ok(Pattern { runs, turn })
     }
 
@@ -71,73 +62,50 @@ impl Pattern {
     }
 }
 
-/// Bytes of one run: all elements that lie behind one another in a part.
-fn run(dtype: DType, dims: &[u64]) -> Result<usize, String> {
-    let whole = dtype.bits().is_some_and(|bits| bits % 8 == 0);
-    let elements = dims.iter().try_fold(1u64, |n, &d| n.checked_mul(d));
-    let bytes = elements.filter(|_| whole).and_then(|n| dtype.bytes(n));
-    let bytes = bytes.and_then(|n| usize::try_from(n).ok());
-    bytes.ok_or_else(|| format!("elements of type {dtype} are no whole bytes"))
-}
-
 /// The inputs one after the other.
-#[derive(Debug)]
-struct Concat(Pattern);
-
-fn concat(site: &Site<'_>) -> Result<Box<dyn Kernel>, String> {
+fn concat(site: &Site<'_>, axis: i64) -> Made {
     let parts: Result<Vec<Type>, String> = (0..site.inputs()).map(|i| site.input(i)).collect();
-    let axis = site.attrs().int("concat_dim");
-    Ok(Box::new(Concat(Pattern::new(
-        &site.output(0)?,
-        &parts?,
-        axis,
-    )?)))
-}
-
-impl Kernel for Concat {
-    fn run(&self, call: &Call<'_>) {
-        let whole = call.output(0);
-        for (part, from, to, bytes) in self.0.runs(whole.len()) {
-            let from = call.input(part).get(from..from + bytes);
-            let to = whole.get(to..to + bytes);
-            copy(from.unwrap_or_default(), to.unwrap_or_default());
+    let pattern = Pattern::new(&site.output(0)?, &parts?, axis)?;
+    kernel(move |call| {
+        for part in 0..pattern.runs.len() {
+            let from: &[u8] = call.read(part);
+            let whole: &mut [u8] = call.write(0);
+            let bytes = pattern.runs[part];
+            if bytes == 0 {
+                continue;
+            }
+            let start: usize = pattern.runs[..part].iter().sum();
+            let turns = whole.chunks_exact_mut(pattern.turn);
+            for (turn, run) in turns.zip(from.chunks_exact(bytes)) {
+                turn[start..start + bytes].copy_from_slice(run);
+            }
         }
-    }
+        Ok(())
+    })
 }
 
 /// The parts of the input.
-#[derive(Debug)]
-struct Split(Pattern);
-
-fn split(site: &Site<'_>) -> Result<Box<dyn Kernel>, String> {
+fn split(site: &Site<'_>, axis: i64) -> Made {
     let parts: Result<Vec<Type>, String> = (0..site.outputs()).map(|i| site.output(i)).collect();
-    let axis = site.attrs().int("split_dim");
-    Ok(Box::new(Split(Pattern::new(
-        &site.input(0)?,
-        &parts?,
-        axis,
-    )?)))
-}
-
-impl Kernel for Split {
-    fn run(&self, call: &Call<'_>) {
-        let whole = call.input(0);
-        for (part, to, from, bytes) in self.0.runs(whole.len()) {
-            let from = whole.get(from..from + bytes);
-            let to = call.output(part).get(to..to + bytes);
-            copy(from.unwrap_or_default(), to.unwrap_or_default());
+    let pattern = Pattern::new(&site.input(0)?, &parts?, axis)?;
+    kernel(move |call| {
+        let whole: &[u8] = call.read(0);
+        for (part, to, from, bytes) in pattern.runs(whole.len()) {
+            call.write(part)[to..to + bytes].copy_from_slice(&whole[from..from + bytes]);
         }
-    }
+        Ok(())
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tenure_graph::DType;
 
-    fn ty(shape: &[u64]) -> Type {
+    fn ty(shape: &[usize]) -> Type {
         Type {
             dtype: DType::U8,
-            shape: shape.iter().copied().collect(),
+            dims: shape.iter().copied().collect(),
         }
     }
 
@@ -145,7 +113,7 @@ mod tests {
     fn runs_alternate_where_the_axis_is_an_inner_one() {
         let (whole, parts) = (ty(&[2, 5]), [ty(&[2, 2]), ty(&[2, 3])]);
         for axis in [1, -1] {
-            let pattern = Pattern::new(&whole, &parts, Some(axis)).unwrap();
+            let pattern = Pattern::new(&whole, &parts, axis).unwrap();
             let runs: Vec<_> = pattern.runs(10).collect();
             assert_eq!(
                 runs,
@@ -163,7 +131,7 @@ mod tests {
             (ty(&[2, 5]), 0),
             (ty(&[2, 5]), 2),
         ] {
-            assert!(Pattern::new(&whole, &parts, Some(axis)).is_err());
+            assert!(Pattern::new(&whole, &parts, axis).is_err());
         }
     }
 }

@@ -1,78 +1,92 @@
-//! What operators compute, and the registry that finds it by the operator's type.
+//! What operators compute, and the registry that finds it by the operator's domain and type.
 //!
 //! A kernel is made once for a node, when types and shapes are known, and then run any number of
 //! times. It reads and writes where the plan says, and nowhere else. An output may be the very
-//! bytes of an input where the operator's row, or the model's file, allows it; the kernel is right
-//! then as well.
+//! bytes of an input where the operator's row, or the model's file, allows it: a kernel that can
+//! work so says it, for all others the input is copied first.
+//!
+//! A family of operators is a file. Kernels are closures as a rule: what they need of the node is
+//! worked out once, and what they capture is all that they use in a run. They allocate nothing
+//! then.
 
+mod accumulate;
+mod binary;
+mod cast;
+mod conv;
 mod copies;
-mod elementwise;
+mod element;
+mod generate;
+mod index;
 mod joins;
+mod layout;
+mod matmul;
+mod norm;
+mod pool;
+mod recurrent;
+mod reduce;
+mod strided;
+mod unary;
+mod window;
 
 use smallvec::SmallVec;
-use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use tenure_graph::effects::Cleared;
-use tenure_graph::{Attrs, DType, Graph, NodeId};
+use tenure_graph::{Attr, Attrs, DType, Graph, NodeId};
 
-use crate::memory::{Address, Memory};
+pub use crate::memory::Call;
 
 /// What one node computes.
-pub trait Kernel: std::fmt::Debug {
+pub trait Kernel {
     /// Reads the inputs and writes the outputs.
-    fn run(&self, call: &Call<'_>);
+    ///
+    /// # Errors
+    /// What is wrong with the values that it reads.
+    fn run(&mut self, call: &mut Call<'_>) -> Result<(), String>;
+
+    /// Whether the kernel is right when input `input` is the very bytes of output `output`.
+    fn may_be_over(&self, input: usize, output: usize) -> bool {
+        let _ = (input, output);
+        false
+    }
 }
 
-/// One run of a kernel: where everything is.
-#[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
-    memory: &'a Memory,
-    inputs: &'a [Address],
-    outputs: &'a [Address],
-    scratch: &'a [Address],
+/// A kernel, or why there is none for the node.
+pub type Made = Result<Box<dyn Kernel>, String>;
+
+/// A kernel without memory of its own, or with what it captures.
+struct Plain<F>(F);
+
+impl<F: FnMut(&mut Call<'_>) -> Result<(), String>> Kernel for Plain<F> {
+    fn run(&mut self, call: &mut Call<'_>) -> Result<(), String> {
+        (self.0)(call)
+    }
 }
 
-impl<'a> Call<'a> {
-    /// A run of a kernel on the given places, for each slot one; those that are left out have no
-    /// bytes.
-    #[must_use]
-    pub fn new(
-        memory: &'a Memory,
-        inputs: &'a [Address],
-        outputs: &'a [Address],
-        scratch: &'a [Address],
-    ) -> Self {
-        Call {
-            memory,
-            inputs,
-            outputs,
-            scratch,
-        }
+/// Makes a kernel of a closure that needs its inputs apart from its outputs.
+fn kernel(run: impl FnMut(&mut Call<'_>) -> Result<(), String> + 'static) -> Made {
+    Ok(Box::new(Plain(run)))
+}
+
+/// A kernel whose output 0 may be written over some inputs.
+struct Over<F>(&'static [usize], F);
+
+impl<F: FnMut(&mut Call<'_>) -> Result<(), String>> Kernel for Over<F> {
+    fn run(&mut self, call: &mut Call<'_>) -> Result<(), String> {
+        (self.1)(call)
     }
 
-    /// The bytes of input `i`; none where it is left out.
-    #[must_use]
-    pub fn input(&self, i: usize) -> &'a [Cell<u8>] {
-        self.at(self.inputs, i)
+    fn may_be_over(&self, input: usize, output: usize) -> bool {
+        output == 0 && self.0.contains(&input)
     }
+}
 
-    /// The bytes of output `i`; none where it is left out.
-    #[must_use]
-    pub fn output(&self, i: usize) -> &'a [Cell<u8>] {
-        self.at(self.outputs, i)
-    }
-
-    /// The bytes of temporary memory `k`.
-    #[must_use]
-    pub fn scratch(&self, k: usize) -> &'a [Cell<u8>] {
-        self.at(self.scratch, k)
-    }
-
-    fn at(&self, list: &[Address], i: usize) -> &'a [Cell<u8>] {
-        list.get(i)
-            .map_or(&[], |&address| self.memory.bytes(address))
-    }
+/// Makes a kernel of a closure whose output 0 may be the very bytes of any of `inputs`.
+fn kernel_over(
+    inputs: &'static [usize],
+    run: impl FnMut(&mut Call<'_>) -> Result<(), String> + 'static,
+) -> Made {
+    Ok(Box::new(Over(inputs, run)))
 }
 
 /// The node that a kernel is made for.
@@ -83,21 +97,64 @@ pub struct Site<'a> {
     cleared: &'a [Cleared],
 }
 
+/// Dimensions of a tensor.
+pub type Dims = SmallVec<[usize; 6]>;
+
 /// Element type and dimensions of an input or output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Type {
     /// Type of the elements.
     pub dtype: DType,
     /// Dimensions.
-    pub shape: SmallVec<[u64; 4]>,
+    pub dims: Dims,
 }
 
 impl Type {
-    /// Number of elements; saturated, as the bytes of everything in memory fit in 64 bits.
+    /// Number of elements; saturated, as everything in memory has fewer.
     #[must_use]
-    pub fn elements(&self) -> u64 {
-        self.shape.iter().fold(1, |n, &d| n.saturating_mul(d))
+    pub fn elements(&self) -> usize {
+        product(&self.dims)
     }
+
+    /// Number of dimensions.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.dims.len()
+    }
+
+    /// The axis that a number means: those below 0 count from the back.
+    ///
+    /// # Errors
+    /// When there is no such axis.
+    pub fn axis(&self, axis: i64) -> Result<usize, String> {
+        axis_of(axis, self.rank())
+    }
+
+    /// Bytes of one element.
+    ///
+    /// # Errors
+    /// For types whose elements are no whole bytes.
+    pub fn item(&self) -> Result<usize, String> {
+        let bits = self.dtype.bits().filter(|bits| bits % 8 == 0);
+        bits.and_then(|bits| usize::try_from(bits / 8).ok())
+            .ok_or_else(|| format!("elements of type {} are no whole bytes", self.dtype))
+    }
+}
+
+/// Product of some dimensions, 0 as soon as one is; saturated.
+fn product(dims: &[usize]) -> usize {
+    if dims.contains(&0) {
+        return 0;
+    }
+    dims.iter().fold(1, |n, &d| n.saturating_mul(d))
+}
+
+/// The axis of `rank` ones that a number means: those below 0 count from the back.
+fn axis_of(axis: i64, rank: usize) -> Result<usize, String> {
+    let signed = i64::try_from(rank).unwrap_or(i64::MAX);
+    let from_front = if axis < 0 { axis.saturating_add(signed) } else { axis };
+    let found = usize::try_from(from_front).ok().filter(|&a| a < rank);
+    found.ok_or_else(|| format!("there is no axis {axis} of {rank}"))
 }
 
 impl<'a> Site<'a> {
@@ -169,84 +226,137 @@ impl<'a> Site<'a> {
     ) -> Result<Type, String> {
         let value = &self.graph.values[value.ok_or_else(|| format!("{what} {i} is left out"))?];
         let shape = value.shape.as_ref().and_then(|s| s.known());
+        let shape = shape.ok_or_else(|| format!("the shape of {what} {i} is not known"))?;
+        let dims: Result<Dims, _> = shape.iter().map(|&d| usize::try_from(d)).collect();
         Ok(Type {
             dtype: value.dtype,
-            shape: shape.ok_or_else(|| format!("the shape of {what} {i} is not known"))?,
+            dims: dims.map_err(|_| format!("{what} {i} is too large for this machine"))?,
         })
+    }
+
+    /// Type of input `i`; `None` where it is left out.
+    ///
+    /// # Errors
+    /// When its shape is not known.
+    pub fn optional(&self, i: usize) -> Result<Option<Type>, String> {
+        match self.graph.nodes[self.node].input(i) {
+            Some(_) => self.input(i).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether output `i` is there.
+    #[must_use]
+    pub fn has_output(&self, i: usize) -> bool {
+        self.graph.nodes[self.node].output(i).is_some()
+    }
+
+    /// Version of the operator set that the operator is of; the newest where the model does not
+    /// say.
+    #[must_use]
+    pub fn opset(&self) -> i64 {
+        let node = &self.graph.nodes[self.node];
+        self.graph.opset(node).unwrap_or(i64::MAX)
+    }
+
+    /// An integer attribute, or its default.
+    #[must_use]
+    pub fn int(&self, name: &str, default: i64) -> i64 {
+        self.attrs().int(name).unwrap_or(default)
+    }
+
+    /// A truth value that is an integer attribute, or its default.
+    #[must_use]
+    pub fn flag(&self, name: &str, default: bool) -> bool {
+        self.attrs().int(name).map_or(default, |i| i != 0)
+    }
+
+    /// A number, or its default. Attributes of ONNX are float32.
+    #[must_use]
+    pub fn float(&self, name: &str, default: f64) -> f64 {
+        let given = self.attrs().get(name).and_then(Attr::as_float);
+        given.unwrap_or(default)
+    }
+
+    /// Text, or its default.
+    #[must_use]
+    pub fn text(&self, name: &str, default: &'static str) -> &'a str {
+        self.attrs().str(name).unwrap_or(default)
+    }
+
+    /// A list of integers; `None` where the attribute is left out.
+    #[must_use]
+    pub fn ints(&self, name: &str) -> Option<Vec<i64>> {
+        self.attrs().ints(name)
     }
 }
 
 /// Makes a kernel for a node, or says why it cannot.
-pub type Make = fn(&Site<'_>) -> Result<Box<dyn Kernel>, String>;
+pub type Make = fn(&Site<'_>) -> Made;
 
-/// Kernels by the type of the operator.
+/// Kernels by domain and type of the operator.
 ///
 /// ```
 /// use tenure_runtime::Kernels;
 ///
 /// let kernels = Kernels::builtin();
-/// assert!(kernels.find("Relu").is_some());
-/// assert!(kernels.find("NoSuchOperator").is_none());
+/// assert!(kernels.find("", "Relu").is_some());
+/// assert!(kernels.find("", "NoSuchOperator").is_none());
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Kernels {
     by_op: BTreeMap<String, Make>,
 }
 
+/// The name that an operator of a domain is found by.
+fn key(domain: &str, op: &str) -> String {
+    match domain {
+        "" | "ai.onnx" => op.to_owned(),
+        _ => format!("{domain}:{op}"),
+    }
+}
+
 impl Kernels {
     /// The built-in kernels.
     #[must_use]
     pub fn builtin() -> Self {
-        let families = [copies::KERNELS, elementwise::KERNELS, joins::KERNELS];
+        let families = [
+            accumulate::KERNELS,
+            binary::KERNELS,
+            cast::KERNELS,
+            conv::KERNELS,
+            copies::KERNELS,
+            generate::KERNELS,
+            index::KERNELS,
+            joins::KERNELS,
+            layout::KERNELS,
+            matmul::KERNELS,
+            norm::KERNELS,
+            pool::KERNELS,
+            recurrent::KERNELS,
+            reduce::KERNELS,
+            unary::KERNELS,
+        ];
         let rows = families.into_iter().flatten();
         Kernels {
             by_op: rows.map(|&(op, make)| (op.to_owned(), make)).collect(),
         }
     }
 
-    /// Adds a kernel, which takes the place of the one that the operator had before.
-    pub fn add(&mut self, op: impl Into<String>, make: Make) {
-        self.by_op.insert(op.into(), make);
+    /// Adds a kernel, which takes the place of the one that the operator had before. The domain is
+    /// `""` for the default one.
+    pub fn add(&mut self, domain: &str, op: &str, make: Make) {
+        self.by_op.insert(key(domain, op), make);
     }
 
     /// What makes kernels for an operator.
     #[must_use]
-    pub fn find(&self, op: &str) -> Option<Make> {
-        self.by_op.get(op).copied()
-    }
-}
-
-/// Elements of type float32 in memory.
-#[derive(Clone, Copy)]
-struct Floats<'a>(&'a [[Cell<u8>; 4]]);
-
-impl<'a> Floats<'a> {
-    /// The whole elements in some bytes.
-    fn of(bytes: &'a [Cell<u8>]) -> Self {
-        Floats(bytes.as_chunks().0)
+    pub fn find(&self, domain: &str, op: &str) -> Option<Make> {
+        self.by_op.get(&key(domain, op)).copied()
     }
 
-    fn len(self) -> usize {
-        self.0.len()
-    }
-
-    fn get(self, i: usize) -> f32 {
-        let bytes = self.0.get(i).map(|b| b.each_ref().map(Cell::get));
-        f32::from_le_bytes(bytes.unwrap_or_default())
-    }
-
-    fn set(self, i: usize, number: f32) {
-        let cells = self.0.get(i).into_iter().flatten();
-        for (cell, byte) in cells.zip(number.to_le_bytes()) {
-            cell.set(byte);
-        }
-    }
-}
-
-/// Refuses everything but float32.
-fn float(ty: &Type, what: &str) -> Result<(), String> {
-    match ty.dtype {
-        DType::F32 => Ok(()),
-        other => Err(format!("{what} is of type {other}, and float32 is needed")),
+    /// All operators that there are kernels for, those of the default domain without a domain.
+    pub fn operators(&self) -> impl Iterator<Item = &str> {
+        self.by_op.keys().map(String::as_str)
     }
 }

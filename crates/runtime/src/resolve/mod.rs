@@ -13,8 +13,9 @@ use tenure_graph::{Graph, NodeId, ValueId};
 
 use crate::RuntimeError;
 use crate::error::Unsupported;
+use crate::exec::execute;
 use crate::kernels::{Kernels, Site};
-use crate::memory::Address;
+use crate::memory::{Address, Place, Slots};
 use crate::program::{Action, Instruction, Layout, Program, Tensor, Work};
 use bodies::Owner;
 use places::Places;
@@ -69,7 +70,7 @@ pub(crate) fn program(
         return Err(RuntimeError::Unsupported(resolve.unsupported));
     }
     let places = resolve.places;
-    let program = Program {
+    let mut program = Program {
         memory: places.memory,
         load,
         code: resolve.code,
@@ -81,7 +82,7 @@ pub(crate) fn program(
         storages: places.storages,
         limit: u64::MAX,
     };
-    program.execute(&program.load, &mut ())?;
+    execute(&mut program.memory, &mut program.load, u64::MAX, &mut ())?;
     Ok(program)
 }
 
@@ -260,8 +261,7 @@ impl Resolve<'_> {
             self.refuse(id, "it needs scratch memory whose size is not known");
             return Ok(());
         }
-        let make = Some(&*node.op).filter(|_| node.domain.is_empty());
-        let Some(make) = make.and_then(|op| self.kernels.find(op)) else {
+        let Some(make) = self.kernels.find(&node.domain, &node.op) else {
             self.refuse(id, "there is no kernel for this operator");
             return Ok(());
         };
@@ -277,19 +277,51 @@ impl Resolve<'_> {
         let scratch: Result<Vec<Address>, RuntimeError> = scratch
             .map(|(k, s)| self.places.workspace(id, k, s.size))
             .collect();
-        let apart = |input: &Address| !outputs.iter().any(|o| meet(o, input));
+        let scratch = scratch?;
+        let apart = |input: &Address| !outputs.iter().any(|o| o.meets(input));
         let spoilt = effects.spoils.iter();
         let spoilt = spoilt.filter_map(|&i| inputs.get(i as usize).copied());
         let spoilt = spoilt.filter(apart).collect();
+        let inputs = self.typed(&node.inputs, &inputs)?;
+        let places = self.typed(&node.outputs, &outputs)?;
+        let memory = &mut self.places.memory;
+        let slots = Slots::new(memory, &*kernel, &inputs, &places, &scratch)?;
         let work = Work {
             kernel,
+            node: self.graph.node_label(id),
             spoilt,
-            inputs,
+            temporary: scratch.into_iter().chain(slots.beside()).collect(),
+            slots,
             outputs,
-            scratch: scratch?,
         };
         self.emit(id, Action::Kernel(work));
         Ok(())
+    }
+
+    /// The elements of values: their bytes without what the file asks for beyond.
+    fn typed(
+        &self,
+        values: &[Option<ValueId>],
+        at: &[Address],
+    ) -> Result<Vec<Place>, RuntimeError> {
+        let place = |(value, &at): (&Option<ValueId>, &Address)| {
+            let Some(value) = *value else {
+                return Ok(Place::default());
+            };
+            let tensor = &self.graph.values[value];
+            let bytes = tensor.shape.as_ref().and_then(|s| s.bytes(tensor.dtype));
+            let len = bytes.and_then(|n| usize::try_from(n).ok());
+            let len = len.filter(|&n| n <= at.len).ok_or_else(|| {
+                let label = self.graph.value_label(value);
+                RuntimeError::Mismatch(format!("there is not enough memory for {label:?}"))
+            })?;
+            let align = tensor.dtype.bits().unwrap_or(8).div_ceil(8).min(16);
+            Ok(Place {
+                at: Address { len, ..at },
+                align: align.next_power_of_two() as usize,
+            })
+        };
+        values.iter().zip(at).map(place).collect()
     }
 
     /// Where a node's outputs are: in planned memory, or in the memory outside that a view or a
@@ -348,8 +380,4 @@ impl Resolve<'_> {
     fn class(&self, node: NodeId) -> OpClass {
         self.table.class(self.graph, node)
     }
-}
-
-fn meet(a: &Address, b: &Address) -> bool {
-    a.block == b.block && a.start < b.end() && b.start < a.end()
 }

@@ -7,7 +7,7 @@ use tenure_graph::plan::{Item, Place, Plan};
 use tenure_graph::{DType, Graph, NodeId, ValueId};
 
 use crate::RuntimeError;
-use crate::memory::{Address, Memory, store};
+use crate::memory::{Address, Memory};
 use crate::numbers::contents;
 use crate::program::{Layout, Resident, Tensor};
 
@@ -166,7 +166,7 @@ impl<'a> Places<'a> {
                     continue;
                 }
                 match contents(graph, id).map_err(wrong)? {
-                    Some(first) => store(&first, self.memory.bytes(at)),
+                    Some(first) => self.memory.bytes_mut(at).copy_from_slice(&first),
                     None if class == OpClass::Variable => {}
                     None => return Err(wrong("attribute \"value\" is missing".to_owned())),
                 }
@@ -211,9 +211,14 @@ impl<'a> Places<'a> {
         Tensor {
             name: self.graph.value_label(value),
             dtype: self.graph.values[value].dtype,
-            value: Some(value),
+            dims: self.dims(value),
             at,
         }
+    }
+
+    fn dims(&self, value: ValueId) -> Option<Vec<u64>> {
+        let shape = self.graph.values[value].shape.as_ref()?;
+        Some(shape.known()?.to_vec())
     }
 
     /// Memory of the caller for one of the graph's outputs.
@@ -232,7 +237,7 @@ impl<'a> Places<'a> {
         Ok(Tensor {
             name,
             dtype,
-            value,
+            dims: value.and_then(|v| self.dims(v)),
             at,
         })
     }

@@ -1,0 +1,159 @@
+//! Windows that slide over the spatial axes of images: convolutions and pools.
+//! Source: the ONNX operator specification, `Conv` and `MaxPool`.
+
+use smallvec::SmallVec;
+
+use super::{Dims, Site};
+
+/// A list with an entry a spatial axis.
+pub(super) type Axes = SmallVec<[usize; 3]>;
+
+/// Where windows lie.
+#[derive(Clone, Debug)]
+pub(super) struct Windows {
+    /// Sizes of the image.
+    pub(super) image: Axes,
+    /// Sizes of the window.
+    pub(super) window: Axes,
+    /// Number of positions.
+    pub(super) positions: Axes,
+    pub(super) strides: Axes,
+    pub(super) dilations: Axes,
+    /// Positions before the image begins.
+    pub(super) before: Axes,
+    /// Positions behind its end that count as padding.
+    pub(super) after: Axes,
+}
+
+fn list(site: &Site<'_>, name: &str, rank: usize) -> Result<Axes, String> {
+    let Some(given) = site.ints(name) else {
+        return Ok(SmallVec::from_elem(1, rank));
+    };
+    let sizes: Option<Axes> = given
+        .iter()
+        .map(|&n| usize::try_from(n).ok().filter(|&n| n > 0))
+        .collect();
+    sizes
+        .filter(|s| s.len() == rank)
+        .ok_or_else(|| format!("attribute {name:?} is not {rank} sizes above 0"))
+}
+
+impl Windows {
+    /// The windows of a node over an image of spatial sizes `image`; `positions` are those of the
+    /// output.
+    pub(super) fn new(
+        site: &Site<'_>,
+        image: &[usize],
+        window: &[usize],
+        positions: &[usize],
+    ) -> Result<Self, String> {
+        let rank = image.len();
+        let strides = list(site, "strides", rank)?;
+        let dilations = list(site, "dilations", rank)?;
+        if window.len() != rank || positions.len() != rank {
+            return Err(format!("image, window and output have not all {rank} spatial axes"));
+        }
+        let mut windows = Windows {
+            image: image.iter().copied().collect(),
+            window: window.iter().copied().collect(),
+            positions: positions.iter().copied().collect(),
+            strides,
+            dilations,
+            before: SmallVec::from_elem(0, rank),
+            after: SmallVec::from_elem(0, rank),
+        };
+        match site.text("auto_pad", "NOTSET") {
+            "NOTSET" | "" => windows.pads(site.ints("pads"))?,
+            "VALID" => {}
+            kind @ ("SAME_UPPER" | "SAME_LOWER") => windows.same(kind == "SAME_LOWER"),
+            other => return Err(format!("attribute \"auto_pad\" is {other:?}")),
+        }
+        Ok(windows)
+    }
+
+    fn pads(&mut self, pads: Option<Vec<i64>>) -> Result<(), String> {
+        let Some(pads) = pads else { return Ok(()) };
+        let rank = self.image.len();
+        let pads: Option<Vec<usize>> = pads.iter().map(|&p| usize::try_from(p).ok()).collect();
+        let pads = pads
+            .filter(|p| p.len() == 2 * rank)
+            .ok_or_else(|| format!("attribute \"pads\" is not {} sizes", 2 * rank))?;
+        self.before = pads[..rank].iter().copied().collect();
+        self.after = pads[rank..].iter().copied().collect();
+        Ok(())
+    }
+
+    /// As many positions as the stride needs to cover the image.
+    fn same(&mut self, more_before: bool) {
+        for axis in 0..self.image.len() {
+            let positions = self.image[axis].div_ceil(self.strides[axis]);
+            let needed = positions.saturating_sub(1) * self.strides[axis] + self.reach(axis);
+            let pad = needed.saturating_sub(self.image[axis]);
+            let half = if more_before { pad.div_ceil(2) } else { pad / 2 };
+            self.before[axis] = half;
+            self.after[axis] = pad - half;
+        }
+    }
+
+    /// How far a window reaches, holes included.
+    pub(super) fn reach(&self, axis: usize) -> usize {
+        match self.window[axis] {
+            0 => 0,
+            n => (n - 1).saturating_mul(self.dilations[axis]).saturating_add(1),
+        }
+    }
+
+    /// Where element `k` of the window at position `p` lies in the image; `None` in the padding.
+    #[inline(always)]
+    pub(super) fn source(&self, axis: usize, p: usize, k: usize) -> Option<usize> {
+        let from_pad = p * self.strides[axis] + k * self.dilations[axis];
+        from_pad
+            .checked_sub(self.before[axis])
+            .filter(|&x| x < self.image[axis])
+    }
+
+    /// Calls `f` for all positions, in order: position by axis.
+    pub(super) fn each_position(&self, f: impl FnMut(&[usize])) {
+        each(&self.positions, f);
+    }
+
+    /// The same with axes of size 1 in front, up to `rank` of them.
+    pub(super) fn with_rank(&self, rank: usize) -> Self {
+        let front = |list: &Axes, fill: usize| {
+            let missing = rank.saturating_sub(list.len());
+            std::iter::repeat_n(fill, missing).chain(list.iter().copied()).collect::<Axes>()
+        };
+        Windows {
+            image: front(&self.image, 1),
+            window: front(&self.window, 1),
+            positions: front(&self.positions, 1),
+            strides: front(&self.strides, 1),
+            dilations: front(&self.dilations, 1),
+            before: front(&self.before, 0),
+            after: front(&self.after, 0),
+        }
+    }
+}
+
+/// Calls `f` for all index tuples below some sizes, the last index fastest.
+pub(super) fn each(sizes: &[usize], mut f: impl FnMut(&[usize])) {
+    if sizes.contains(&0) {
+        return;
+    }
+    let mut index: Dims = SmallVec::from_elem(0, sizes.len());
+    loop {
+        f(&index);
+        let mut axis = sizes.len();
+        loop {
+            if axis == 0 {
+                return;
+            }
+            axis -= 1;
+            index[axis] += 1;
+            if index[axis] < sizes[axis] {
+                break;
+            }
+            index[axis] = 0;
+        }
+    }
+}
