@@ -408,7 +408,8 @@ fn shift(site: &Site<'_>) -> Made {
     with_type!(site.input(0)?.dtype, integers, T => zip(site, move |x: T, y: T| {
         let by = u32::try_from(y.i64()).unwrap_or(u32::MAX);
         let moved = if left { x.checked_shl(by) } else { x.checked_shr(by) };
-        moved.unwrap_or(0)
+        // All bits are moved out; to the right the sign comes in.
+        moved.unwrap_or(if left || x >= T::default() { 0 } else { T::default().wrapping_sub(1) })
     }))
 }
 

@@ -4,8 +4,9 @@ use half::{bf16, f16};
 use tenure_graph::DType;
 
 use super::element::{Elements, Number, with_type};
+use super::small::Writer;
 use super::unary::map;
-use super::{Made, Make, Site, Type, kernel};
+use super::{Made, Make, Site, Type, kernel, small};
 
 /// The kernels of this family.
 pub(super) const KERNELS: &[(&str, Make)] = &[("Cast", cast), ("CastLike", cast)];
@@ -26,7 +27,7 @@ fn cast(site: &Site<'_>) -> Made {
         (DType::F32, DType::I32) => map(site, convert::<f32, i32>),
         (DType::U8 | DType::Bool, DType::F32) => map(site, convert::<u8, f32>),
         (DType::Bool, DType::I64) => map(site, convert::<u8, i64>),
-        _ => any(&from, &to),
+        _ => any(site, &from, &to),
     }
 }
 
@@ -41,7 +42,7 @@ fn convert<T: Number, U: Number>(x: T) -> U {
 }
 
 /// Any type to any other.
-fn any(from: &Type, to: &Type) -> Made {
+fn any(site: &Site<'_>, from: &Type, to: &Type) -> Made {
     Elements::check(from.dtype)?;
     if from.elements() != to.elements() {
         return Err("input and output have other numbers of elements".to_owned());
@@ -52,6 +53,27 @@ fn any(from: &Type, to: &Type) -> Made {
             let x = Elements::read(call, 0, dtype);
             for (i, y) in call.write::<u8>(0).iter_mut().enumerate() {
                 *y = u8::from(x.f64(i) != 0.0);
+            }
+            Ok(())
+        });
+    }
+    if small::is_small(to.dtype) {
+        let writer = Writer {
+            dtype: to.dtype,
+            saturate: site.flag("saturate", true),
+            round: match site.text("round_mode", "up") {
+                "up" => 1,
+                "down" => -1,
+                _ => 0,
+            },
+            clamp: false,
+        };
+        let elements = to.elements();
+        return kernel(move |call| {
+            let x = Elements::read(call, 0, dtype);
+            let y = call.write::<u8>(0);
+            for i in 0..elements {
+                writer.set(y, i, x.f64(i));
             }
             Ok(())
         });

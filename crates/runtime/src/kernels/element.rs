@@ -4,7 +4,7 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 use tenure_graph::DType;
 
-use super::Call;
+use super::{Call, small};
 
 /// A number in a tensor.
 ///
@@ -250,11 +250,21 @@ pub(super) enum Elements<'a> {
     U16(&'a [u16]),
     U8(&'a [u8]),
     Bool(&'a [u8]),
+    /// Elements of a byte or less.
+    Small(Small<'a>),
+}
+
+/// Elements of a byte or less, and how many.
+#[derive(Clone, Copy)]
+pub(super) struct Small<'a> {
+    bytes: &'a [u8],
+    dtype: DType,
 }
 
 macro_rules! any_element {
-    ($of:expr, $x:ident => $body:expr) => {
+    ($of:expr, $x:ident => $body:expr, $small:ident => $rest:expr) => {
         match $of {
+            Elements::Small($small) => $rest,
             Elements::F32($x) => $body,
             Elements::F64($x) => $body,
             Elements::F16($x) => $body,
@@ -274,8 +284,11 @@ macro_rules! any_element {
 impl<'a> Elements<'a> {
     /// Whether elements of a type can be read so.
     pub(super) fn check(dtype: DType) -> Result<(), String> {
+        if small::is_small(dtype) {
+            return Ok(());
+        }
         with_type!(dtype, numbers_and_truth, T => {
-            let _: T;
+            let _: Option<T> = None;
             Ok(())
         })
     }
@@ -296,27 +309,38 @@ impl<'a> Elements<'a> {
             DType::U16 => Elements::U16(call.read(i)),
             DType::U8 => Elements::U8(call.read(i)),
             DType::Bool => Elements::Bool(call.read(i)),
-            _ => Elements::U8(&[]),
+            dtype => Elements::Small(Small {
+                bytes: call.read(i),
+                dtype,
+            }),
         }
+    }
+
+    /// Number of elements; for small ones that of the places there are.
+    pub(super) fn len(self) -> usize {
+        any_element!(self, x => x.len(), s => {
+            s.bytes.len() * 8 / s.dtype.bits().map_or(8, |b| b as usize)
+        })
     }
 
     /// Whether they are floats.
     pub(super) fn is_float(self) -> bool {
-        matches!(
-            self,
-            Elements::F32(_) | Elements::F64(_) | Elements::F16(_) | Elements::BF16(_)
-        )
+        match self {
+            Elements::Small(s) => small::is_float(s.dtype),
+            Elements::F32(_) | Elements::F64(_) | Elements::F16(_) | Elements::BF16(_) => true,
+            _ => false,
+        }
     }
 
     /// The element as a float64.
     #[inline]
     pub(super) fn f64(self, i: usize) -> f64 {
-        any_element!(self, x => x[i].f64())
+        any_element!(self, x => x[i].f64(), s => small::get(s.bytes, s.dtype, i))
     }
 
     /// The element as an integer, cut off.
     #[inline]
     pub(super) fn i64(self, i: usize) -> i64 {
-        any_element!(self, x => Number::i64(x[i]))
+        any_element!(self, x => Number::i64(x[i]), s => small::get(s.bytes, s.dtype, i).i64())
     }
 }

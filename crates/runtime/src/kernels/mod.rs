@@ -10,6 +10,7 @@
 //! then.
 
 mod accumulate;
+mod attention;
 mod binary;
 mod cast;
 mod conv;
@@ -19,11 +20,14 @@ mod generate;
 mod index;
 mod joins;
 mod layout;
+mod loss;
 mod matmul;
 mod norm;
 mod pool;
+mod quantize;
 mod recurrent;
 mod reduce;
+mod small;
 mod strided;
 mod unary;
 mod window;
@@ -322,6 +326,7 @@ impl Kernels {
     pub fn builtin() -> Self {
         let families = [
             accumulate::KERNELS,
+            attention::KERNELS,
             binary::KERNELS,
             cast::KERNELS,
             conv::KERNELS,
@@ -330,9 +335,11 @@ impl Kernels {
             index::KERNELS,
             joins::KERNELS,
             layout::KERNELS,
+            loss::KERNELS,
             matmul::KERNELS,
             norm::KERNELS,
             pool::KERNELS,
+            quantize::KERNELS,
             recurrent::KERNELS,
             reduce::KERNELS,
             unary::KERNELS,
