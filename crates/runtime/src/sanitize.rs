@@ -143,6 +143,11 @@ impl Sanitizer {
         &self.program
     }
 
+    /// The program, to set its variables.
+    pub fn program_mut(&mut self) -> &mut Program {
+        &mut self.program
+    }
+
     /// Limits a run, as [`Program::set_limit`].
     pub fn set_limit(&mut self, instructions: u64) {
         self.program.set_limit(instructions);

@@ -108,6 +108,7 @@ impl Ready {
         );
         let mut program = program.map_err(|e| e.to_string())?;
         program.set_limit(LIMIT);
+        set_variables(case, &mut program)?;
         let inputs = inputs(case, &program)?;
         let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         let keeps = self.plan.plan().options.keep_inputs;
@@ -132,24 +133,31 @@ pub(super) fn runs(case: &GraphCase) -> usize {
     usize::try_from(runs.unwrap_or(1)).unwrap_or(usize::MAX)
 }
 
-/// The values of the case's inputs, as the program wants them; what the case says of variables is
-/// set.
-pub(super) fn inputs(case: &GraphCase, program: &Program) -> Result<Vec<Vec<u8>>, String> {
+/// What the case gives for a tensor.
+fn given<'a>(case: &'a GraphCase, tensor: &str) -> Option<&'a Value> {
     let given = case.file.get("inputs").and_then(Value::as_object);
-    let find = |value: &str| {
-        let mut all = given.into_iter().flatten();
-        all.find(|(name, _)| format!("{name}:0") == value)
-            .map(|(_, numbers)| numbers)
-    };
-    let bytes = |dtype, numbers: &Value| encode(dtype, flatten(numbers));
-    for (i, variable) in program.variables().iter().enumerate() {
-        if let Some(numbers) = find(&variable.name) {
-            let bytes = bytes(variable.dtype, numbers).unwrap_or_default();
+    let mut all = given.into_iter().flatten();
+    all.find(|(name, _)| format!("{name}:0") == tensor)
+        .map(|(_, numbers)| numbers)
+}
+
+/// Sets what the case says of variables.
+pub(super) fn set_variables(case: &GraphCase, program: &mut Program) -> Result<(), String> {
+    for i in 0..program.variables().len() {
+        let variable = &program.variables()[i];
+        if let Some(numbers) = given(case, &variable.name) {
+            let bytes = encode(variable.dtype, flatten(numbers)).unwrap_or_default();
             program.set_variable(i, &bytes).map_err(|e| e.to_string())?;
         }
     }
+    Ok(())
+}
+
+/// The values of the case's inputs, as the program wants them.
+pub(super) fn inputs(case: &GraphCase, program: &Program) -> Result<Vec<Vec<u8>>, String> {
     let inputs = program.inputs().iter().map(|input| {
-        let numbers = find(&input.name).and_then(|n| bytes(input.dtype, n));
+        let numbers = given(case, &input.name);
+        let numbers = numbers.and_then(|n| encode(input.dtype, flatten(n)));
         numbers.ok_or_else(|| format!("the case gives no values for input {}", input.name))
     });
     inputs.collect()

@@ -23,6 +23,7 @@ fn judged(case: &GraphCase, judge: &mut Judge<'_>) -> Result<(), String> {
     let sanitizer = Sanitizer::new(&ready.graph, &ready.table, &ready.plan, &kernels, &faults);
     let mut sanitizer = sanitizer.map_err(|e| e.to_string())?;
     sanitizer.set_limit(exec::LIMIT);
+    exec::set_variables(case, sanitizer.program_mut())?;
     let inputs = exec::inputs(case, sanitizer.program())?;
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let mut found = None;
