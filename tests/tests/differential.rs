@@ -88,7 +88,11 @@ fn run(
         let given: Vec<&[u8]> = given.iter().map(Vec::as_slice).collect();
         program.poison(poison);
         program.run(&given).map_err(|e| e.to_string())?;
-        if plan.plan().options.keep_inputs && (0..given.len()).any(|i| program.input(i) != given[i])
+        let options = &plan.plan().options;
+        let kept = |&i: &usize| options.keep_inputs && options.keeps_input(i);
+        if (0..given.len())
+            .filter(kept)
+            .any(|i| program.input(i) != given[i])
         {
             return Err("an input was not kept".to_owned());
         }

@@ -67,15 +67,21 @@ impl Array {
         // What NumPy writes on the machines that there are, and a byte has no order.
         let descr = descr.replacen('=', "<", 1);
         if !names(dtype).contains(&&*descr) {
-            return Err(format!("it holds elements of type {descr:?}, and {dtype} is wanted"));
+            return Err(format!(
+                "it holds elements of type {descr:?}, and {dtype} is wanted"
+            ));
         }
         if field(header, "fortran_order") != Some("False") {
-            return Err("it is written column by column; save numpy.ascontiguousarray(x)".to_owned());
+            return Err(
+                "it is written column by column; save numpy.ascontiguousarray(x)".to_owned(),
+            );
         }
         let dims = field(header, "shape").and_then(|text| {
             let inner = text.strip_prefix('(')?.strip_suffix(')')?;
             let parts = inner.split(',').map(str::trim).filter(|p| !p.is_empty());
-            parts.map(|p| p.parse::<u64>().ok()).collect::<Option<Vec<_>>>()
+            parts
+                .map(|p| p.parse::<u64>().ok())
+                .collect::<Option<Vec<_>>>()
         });
         let dims = dims.ok_or("its header has no \"shape\"")?;
         let wide = width(dtype);
@@ -104,8 +110,7 @@ impl Array {
             1 => dims.trim_end(),
             _ => dims.trim_end_matches(", "),
         };
-        let header =
-            format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({dims}), }}");
+        let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({dims}), }}");
         // The data begins at a multiple of 64 bytes.
         let before = MAGIC.len() + 4;
         let padded = (before + header.len() + 1).next_multiple_of(64) - before;
@@ -147,7 +152,9 @@ fn unpack(dtype: DType, bytes: &[u8], elements: u64, to: &mut Vec<u8>) {
     };
     let signed = matches!(dtype, DType::I4 | DType::I2);
     let mask = (1u8 << bits) - 1;
-    let end = to.len().saturating_add(usize::try_from(elements).unwrap_or(usize::MAX));
+    let end = to
+        .len()
+        .saturating_add(usize::try_from(elements).unwrap_or(usize::MAX));
     for byte in bytes {
         for at in (0..8).step_by(bits as usize) {
             let element = byte >> at & mask;
@@ -221,7 +228,11 @@ mod tests {
         let file = array(DType::U8, &[2], &[7, 8]).write().unwrap();
         let header = "{'descr': '|u1', 'fortran_order': False, 'shape': (2,), }";
         assert_eq!(&file[..10], b"\x93NUMPY\x01\x00\x76\x00");
-        assert!(std::str::from_utf8(&file[10..]).unwrap().starts_with(header));
+        assert!(
+            std::str::from_utf8(&file[10..])
+                .unwrap()
+                .starts_with(header)
+        );
         assert_eq!(file.len(), 130);
     }
 

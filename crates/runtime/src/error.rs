@@ -51,6 +51,16 @@ pub enum RuntimeError {
         /// What is wrong.
         reason: String,
     },
+    /// A loop runs another number of times than its outputs have slices for.
+    #[error(
+        "a loop at step {step} runs another number of times than the {planned} that were planned for its outputs"
+    )]
+    Passes {
+        /// Passes that were planned.
+        planned: usize,
+        /// Step of the plan.
+        step: u32,
+    },
     /// A fault is asked for at a node or output that there is not.
     #[error("there is no output {output} of a node {node:?} to make a fault at")]
     NoSuchOutput {

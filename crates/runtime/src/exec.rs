@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 
 use crate::RuntimeError;
-use crate::memory::Memory;
+use crate::memory::{Address, Memory};
 use crate::numbers::number;
-use crate::program::{Action, Condition, Instruction, Program, Work};
+use crate::program::{Action, Condition, Instruction, Program, Trips, Work};
 
 /// What a node leaves in an input that it spoils: as float32, a huge number.
 const GARBAGE: u8 = 0x7e;
@@ -88,8 +88,86 @@ fn perform(
             return Ok(targets.get(chosen.min(last)).copied().unwrap_or(next));
         }
         Action::Jump(to) => return Ok(*to),
+        Action::Start { counter, condition } => {
+            let live = condition.is_none_or(|c| first(memory, c) != 0.0);
+            set_counter(memory, *counter, 0, live);
+        }
+        Action::Next {
+            counter,
+            trips,
+            exit,
+        } => {
+            let (passes, live) = self::counter(memory, *counter);
+            let bound = match *trips {
+                Trips::Any => i64::MAX,
+                Trips::Fixed(n) => n,
+                Trips::At(at) => memory
+                    .bytes(at)
+                    .first_chunk()
+                    .map_or(0, |b| i64::from_le_bytes(*b)),
+            };
+            if !live || passes >= bound {
+                return Ok(*exit);
+            }
+        }
+        Action::Make { counter, to, truth } => {
+            let (passes, live) = self::counter(memory, *counter);
+            let to = memory.bytes_mut(*to);
+            if *truth {
+                to.fill(u8::from(live));
+            } else {
+                to.copy_from_slice(&passes.to_le_bytes()[..to.len().min(8)]);
+            }
+        }
+        Action::Slice {
+            counter,
+            slice,
+            out,
+        } => {
+            let index = usize::try_from(self::counter(memory, *counter).0).unwrap_or(usize::MAX);
+            if index >= slice.count {
+                return Err(RuntimeError::Passes {
+                    planned: slice.count,
+                    step: instruction.step,
+                });
+            }
+            for (whole, part) in slice.runs(index) {
+                let (from, to) = if *out { (whole, part) } else { (part, whole) };
+                memory.copy(from, to);
+            }
+        }
+        Action::Step { counter, condition } => {
+            let live = condition.is_none_or(|c| first(memory, c) != 0.0);
+            let passes = self::counter(memory, *counter).0;
+            set_counter(memory, *counter, passes.saturating_add(1), live);
+        }
+        Action::Done { counter, planned } => {
+            let passes = self::counter(memory, *counter).0;
+            if let Some(planned) = planned.filter(|&p| p != passes) {
+                return Err(RuntimeError::Passes {
+                    planned: usize::try_from(planned).unwrap_or(0),
+                    step: instruction.step,
+                });
+            }
+        }
     }
     Ok(next)
+}
+
+/// Bytes of a loop's counter: the passes that are over, and whether it goes on.
+pub(crate) const COUNTER: u64 = 9;
+
+fn counter(memory: &Memory, at: Address) -> (i64, bool) {
+    let bytes = memory.bytes(at);
+    let passes = bytes.first_chunk().map_or(0, |b| i64::from_le_bytes(*b));
+    (passes, bytes.last().is_some_and(|&b| b != 0))
+}
+
+fn set_counter(memory: &mut Memory, at: Address, passes: i64, live: bool) {
+    if let Some((live_at, passes_at)) = memory.bytes_mut(at).split_last_mut() {
+        passes_at.copy_from_slice(&passes.to_le_bytes());
+        *live_at = u8::from(live);
+    }
 }
 
 fn work_on(memory: &mut Memory, work: &mut Work) -> Result<(), RuntimeError> {

@@ -63,7 +63,10 @@ impl Block {
             NonNull::dangling()
         } else {
             // Safety: the layout has a size that is not 0.
-            #[expect(unsafe_code, reason = "memory of a chosen alignment, zeroed by the system")]
+            #[expect(
+                unsafe_code,
+                reason = "memory of a chosen alignment, zeroed by the system"
+            )]
             let at = unsafe { alloc_zeroed(layout) };
             NonNull::new(at)?
         };
@@ -512,9 +515,7 @@ mod tests {
     fn copies_may_meet() {
         let mut memory = Memory::default();
         let (a, b) = (memory.add(6, 1).unwrap(), memory.add(6, 1).unwrap());
-        memory
-            .block_mut(a)
-            .copy_from_slice(&[1, 2, 3, 4, 5, 6]);
+        memory.block_mut(a).copy_from_slice(&[1, 2, 3, 4, 5, 6]);
         memory.copy(at(a, 0, 4), at(a, 2, 4));
         assert_eq!(memory.block(a), [1, 2, 1, 2, 3, 4]);
         memory.copy(at(a, 1, 9), at(b, 0, 3));
@@ -555,7 +556,10 @@ mod tests {
             [(0, 8), (0, 4), (0, 6)],
             [(0, 1), (1, 3), (2, 5)],
         ];
-        for (leave, places) in [true, false].into_iter().flat_map(|l| places.map(|p| (l, p))) {
+        for (leave, places) in [true, false]
+            .into_iter()
+            .flat_map(|l| places.map(|p| (l, p)))
+        {
             let mut memory = Memory::default();
             for _ in 0..3 {
                 memory.add(32, 1).unwrap();

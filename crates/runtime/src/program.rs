@@ -48,6 +48,82 @@ pub(crate) enum Action {
     },
     /// Goes on elsewhere.
     Jump(usize),
+    /// A loop begins: no pass has run.
+    Start {
+        counter: Address,
+        condition: Option<Condition>,
+    },
+    /// A pass of a loop begins, or none is left and the run goes on at `exit`.
+    Next {
+        counter: Address,
+        trips: Trips,
+        exit: usize,
+    },
+    /// The number of the pass, or the condition, is written for the body.
+    Make {
+        counter: Address,
+        to: Address,
+        truth: bool,
+    },
+    /// The slice of this pass is copied out of, or into, a whole.
+    Slice {
+        counter: Address,
+        slice: Slice,
+        out: bool,
+    },
+    /// A pass is over.
+    Step {
+        counter: Address,
+        condition: Option<Condition>,
+    },
+    /// A loop is over. As many passes have run as the plan has slices for.
+    Done {
+        counter: Address,
+        planned: Option<i64>,
+    },
+}
+
+/// How often a loop runs at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Trips {
+    /// No bound.
+    Any,
+    /// So often.
+    Fixed(i64),
+    /// As the int64 there says.
+    At(Address),
+}
+
+/// Slices of a tensor along an axis, one a pass.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slice {
+    pub(crate) whole: Address,
+    pub(crate) part: Address,
+    /// Slices along the axis.
+    pub(crate) count: usize,
+    /// Bytes that lie side by side in a slice.
+    pub(crate) run: usize,
+    /// The last one comes first.
+    pub(crate) backwards: bool,
+}
+
+impl Slice {
+    /// The runs of slice `index`, as pairs of places in the whole and in the part.
+    pub(crate) fn runs(&self, index: usize) -> impl Iterator<Item = (Address, Address)> + use<> {
+        let slice = *self;
+        let index = if slice.backwards {
+            slice.count.saturating_sub(index + 1)
+        } else {
+            index
+        };
+        let at = move |of: Address, n: usize| Address {
+            start: of.start.saturating_add(n.saturating_mul(slice.run)),
+            len: slice.run,
+            ..of
+        };
+        let outer = slice.part.len.checked_div(slice.run).unwrap_or(0);
+        (0..outer).map(move |o| (at(slice.whole, o * slice.count + index), at(slice.part, o)))
+    }
 }
 
 /// One run of a kernel.
@@ -97,7 +173,19 @@ impl Instruction {
             Action::Copy { to, .. } => (Some(*to), [&[]; 3]),
             Action::Clear(at) => (Some(*at), [&[]; 3]),
             Action::Kernel(work) => (None, [&work.outputs, &work.temporary, &work.spoilt]),
-            Action::Test { .. } | Action::Select { .. } | Action::Jump(_) => (None, [&[]; 3]),
+            Action::Start { counter, .. } | Action::Step { counter, .. } => {
+                (Some(*counter), [&[]; 3])
+            }
+            Action::Make { to, .. } => (Some(*to), [&[]; 3]),
+            Action::Slice {
+                slice, out: true, ..
+            } => (Some(slice.part), [&[]; 3]),
+            Action::Slice { slice, .. } => (Some(slice.whole), [&[]; 3]),
+            Action::Test { .. }
+            | Action::Select { .. }
+            | Action::Jump(_)
+            | Action::Next { .. }
+            | Action::Done { .. } => (None, [&[]; 3]),
         };
         one.into_iter().chain(many.into_iter().flatten().copied())
     }

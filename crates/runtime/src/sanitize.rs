@@ -219,11 +219,7 @@ impl Watch for Guard<'_> {
             return;
         }
         self.step = instruction.step;
-        let storages = self
-            .lives
-            .iter()
-            .zip(&mut self.alive)
-            .zip(self.storages);
+        let storages = self.lives.iter().zip(&mut self.alive).zip(self.storages);
         for ((life, alive), at) in storages {
             let now = covers(life, self.step);
             if now != *alive {

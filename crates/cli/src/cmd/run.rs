@@ -142,12 +142,22 @@ fn fetch(graph: &mut Graph, args: &RunArgs) -> Result<(), Failure> {
         let TensorData::External { location, .. } = &tensor.data else {
             continue;
         };
-        let is_missing = || model.parent().is_some_and(|folder| !folder.join(location).exists());
+        let is_missing = || {
+            model
+                .parent()
+                .is_some_and(|folder| !folder.join(location).exists())
+        };
         let bytes = if args.random_weights && is_missing() {
             // Small, and of either sign, so that deep models stay in range.
-            random(&node.name, tensor.dtype, &tensor.shape, [-0.05, 0.05], &mut rng)?
-                .bytes
-                .into()
+            random(
+                &node.name,
+                tensor.dtype,
+                &tensor.shape,
+                [-0.05, 0.05],
+                &mut rng,
+            )?
+            .bytes
+            .into()
         } else {
             weights.contents(tensor).map_err(|e| {
                 Failure::bad(format!("{}: {:?}: {e}", model.display(), node.name))
@@ -173,7 +183,9 @@ fn arrays(graph: &Graph, args: &RunArgs) -> Result<BTreeMap<String, Array>, Fail
     for text in &args.input {
         // A name may hold a `=`, and so may a path: the longest name that there is wins.
         let names: Vec<&str> = formals(graph).map(|v| &*v.name).collect();
-        let splits = text.match_indices('=').map(|(at, _)| (&text[..at], &text[at + 1..]));
+        let splits = text
+            .match_indices('=')
+            .map(|(at, _)| (&text[..at], &text[at + 1..]));
         let Some((name, file)) = splits.clone().filter(|(n, _)| names.contains(n)).last() else {
             let known = names.join(", ");
             return Err(if splits.count() == 0 {
@@ -246,7 +258,9 @@ fn given(
             }
         }
     }
-    given.dims.extend(names.iter().map(|(name, n)| format!("{name}={n}")));
+    given
+        .dims
+        .extend(names.iter().map(|(name, n)| format!("{name}={n}")));
     for (name, array) in arrays {
         if let Some(items) = integers(array) {
             given.contents.insert(name.clone(), items);
@@ -299,8 +313,10 @@ fn random(
     rng: &mut Rng,
 ) -> Result<Array, Failure> {
     let no = || {
-        Failure::bad(format!("{name:?}: there are no random numbers of type {dtype}"))
-            .hint(format!("give it with --input {name}=FILE.npy"))
+        Failure::bad(format!(
+            "{name:?}: there are no random numbers of type {dtype}"
+        ))
+        .hint(format!("give it with --input {name}=FILE.npy"))
     };
     let elements = dims.iter().product::<u64>();
     let is_float = matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::BF16);
@@ -348,14 +364,19 @@ fn save(folder: &Path, outputs: &[(String, Array)]) -> Result<(), Failure> {
     let mut taken = BTreeSet::new();
     for (name, array) in outputs {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        let safe: String = name.chars().map(|c| if plain(c) { c } else { '_' }).collect();
+        let safe: String = name
+            .chars()
+            .map(|c| if plain(c) { c } else { '_' })
+            .collect();
         let mut file = safe.clone();
         let mut count = 1;
         while !taken.insert(file.clone()) {
             count += 1;
             file = format!("{safe}_{count}");
         }
-        let bytes = array.write().map_err(|e| Failure::bad(format!("output {name:?}: {e}")))?;
+        let bytes = array
+            .write()
+            .map_err(|e| Failure::bad(format!("output {name:?}: {e}")))?;
         files::write(&folder.join(format!("{file}.npy")), &bytes)?;
     }
     Ok(())
@@ -383,7 +404,10 @@ impl Shown {
             let numbers = numbers.as_ref()?;
             numbers.iter().copied().reduce(f).filter(|n| n.is_finite())
         };
-        #[expect(clippy::cast_precision_loss, reason = "a mean is shown with a few digits")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a mean is shown with a few digits"
+        )]
         let count = numbers.as_ref().map_or(1.0, |n| n.len() as f64);
         Shown {
             name: name.clone(),
@@ -454,7 +478,9 @@ impl Answer {
         }
         if self.verified == Some(false) {
             let names = self.differences.join(", ");
-            ui.warn(format!("outputs differ from a run that shares no memory: {names}"));
+            ui.warn(format!(
+                "outputs differ from a run that shares no memory: {names}"
+            ));
             return Ok(Exit::No);
         }
         Ok(Exit::Done)

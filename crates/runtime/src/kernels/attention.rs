@@ -8,7 +8,8 @@ use super::matmul::{Finish, Matrix, Product};
 use super::{Call, Dims, Made, Make, Site, Type, kernel, product};
 
 /// The kernels of this family.
-pub(super) const KERNELS: &[(&str, Make)] = &[("Attention", attention), ("RotaryEmbedding", rotary)];
+pub(super) const KERNELS: &[(&str, Make)] =
+    &[("Attention", attention), ("RotaryEmbedding", rotary)];
 
 /// How the heads of a tensor lie: batch, heads, rows, width of a row.
 #[derive(Clone, Copy, Debug)]
@@ -151,9 +152,17 @@ impl Plan {
         };
         let mask = self.mask.as_ref().map(|ty| {
             let elements = Elements::read(call, 3, ty.dtype);
-            (elements, self.mask_row(ty, b, h, row), ty.dtype == DType::Bool)
+            (
+                elements,
+                self.mask_row(ty, b, h, row),
+                ty.dtype == DType::Bool,
+            )
         });
-        let width = self.mask.as_ref().and_then(|t| t.dims.last().copied()).unwrap_or(all);
+        let width = self
+            .mask
+            .as_ref()
+            .and_then(|t| t.dims.last().copied())
+            .unwrap_or(all);
         for (j, to) in to.iter_mut().enumerate() {
             let past_by = i64::try_from(row).unwrap_or(i64::MAX) + offset
                 - i64::try_from(j).unwrap_or(i64::MAX);
@@ -167,7 +176,11 @@ impl Plan {
                 None => W::default(),
                 Some(_) if j >= width => W::LEAST,
                 Some((mask, from, true)) => {
-                    if mask.f64(from + j) != 0.0 { W::default() } else { W::LEAST }
+                    if mask.f64(from + j) != 0.0 {
+                        W::default()
+                    } else {
+                        W::LEAST
+                    }
                 }
                 Some((mask, from, false)) => W::of(mask.f64(from + j)),
             };
@@ -192,9 +205,20 @@ fn attend<T: Number, W: Product>(plan: Plan) -> Made {
     let (mut out, mut bias) = (zeros(q.rows * v.width), zeros(all));
     let mut masked = vec![false; q.rows];
     let mut room = W::Room::default();
-    let past = Heads { rows: plan.past, flat: false, ..k };
-    let present = Heads { rows: all, flat: false, ..k };
-    let result = Heads { width: v.width, ..q };
+    let past = Heads {
+        rows: plan.past,
+        flat: false,
+        ..k
+    };
+    let present = Heads {
+        rows: all,
+        flat: false,
+        ..k
+    };
+    let result = Heads {
+        width: v.width,
+        ..q
+    };
     kernel(move |call| {
         for b in 0..q.batch {
             for h in 0..q.heads {
@@ -203,10 +227,11 @@ fn attend<T: Number, W: Product>(plan: Plan) -> Made {
                 for (row, to) in queries.chunks_exact_mut(q.width.max(1)).enumerate() {
                     widen(&x[q.at(b, h, row)..], to);
                 }
-                for (new, old, heads, to) in
-                    [(1, 4, k, &mut keys), (2, 5, v, &mut values)]
-                {
-                    let old_heads = Heads { width: heads.width, ..past };
+                for (new, old, heads, to) in [(1, 4, k, &mut keys), (2, 5, v, &mut values)] {
+                    let old_heads = Heads {
+                        width: heads.width,
+                        ..past
+                    };
                     let (x, before) = (call.read::<T>(new), call.read::<T>(old));
                     for (row, to) in to.chunks_exact_mut(heads.width.max(1)).enumerate() {
                         match row.checked_sub(past.rows) {
@@ -217,7 +242,10 @@ fn attend<T: Number, W: Product>(plan: Plan) -> Made {
                 }
                 if h % (q.heads / k.heads) == 0 {
                     for (output, heads, from) in [(1, k, &keys), (2, v, &values)] {
-                        let heads = Heads { width: heads.width, ..present };
+                        let heads = Heads {
+                            width: heads.width,
+                            ..present
+                        };
                         let to = call.write::<T>(output);
                         if to.is_empty() {
                             continue;
@@ -316,7 +344,11 @@ fn rotary(site: &Site<'_>) -> Made {
     let count = usize::try_from(site.int("num_heads", 0)).unwrap_or(0);
     let heads = Heads::new(&x, count)?;
     let width = usize::try_from(site.int("rotary_embedding_dim", 0)).unwrap_or(0);
-    let width = if width == 0 { heads.width } else { width.min(heads.width) };
+    let width = if width == 0 {
+        heads.width
+    } else {
+        width.min(heads.width)
+    };
     let half = width / 2;
     let interleaved = site.flag("interleaved", false);
     let cache = site.input(1)?;

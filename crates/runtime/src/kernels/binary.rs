@@ -47,7 +47,9 @@ pub(super) const KERNELS: &[(&str, Make)] = &[
     ("AssignSubVariableOp", |s| numbers!(s, |x, y| x.sub(y))),
     ("Mod", remainder),
     ("Pow", power),
-    ("PRelu", |s| numbers!(s, |x, y| if x < T::default() { x.mul(y) } else { x })),
+    ("PRelu", |s| {
+        numbers!(s, |x, y| if x < T::default() { x.mul(y) } else { x })
+    }),
     ("Equal", |s| truth!(s, numbers_and_truth, |x, y| x == y)),
     ("Greater", |s| truth!(s, numbers, |x, y| x > y)),
     ("GreaterOrEqual", |s| truth!(s, numbers, |x, y| x >= y)),
@@ -55,7 +57,9 @@ pub(super) const KERNELS: &[(&str, Make)] = &[
     ("LessOrEqual", |s| truth!(s, numbers, |x, y| x <= y)),
     ("And", |s| zip(s, |x: u8, y: u8| u8::from(x != 0 && y != 0))),
     ("Or", |s| zip(s, |x: u8, y: u8| u8::from(x != 0 || y != 0))),
-    ("Xor", |s| zip(s, |x: u8, y: u8| u8::from((x != 0) != (y != 0)))),
+    ("Xor", |s| {
+        zip(s, |x: u8, y: u8| u8::from((x != 0) != (y != 0)))
+    }),
     ("BitwiseAnd", |s| integers!(s, |x, y| x & y)),
     ("BitwiseOr", |s| integers!(s, |x, y| x | y)),
     ("BitwiseXor", |s| integers!(s, |x, y| x ^ y)),
@@ -77,13 +81,13 @@ struct Zip<T, U, F> {
 }
 
 /// A kernel that takes an element of input 0 and one of input 1 to one of output 0.
-pub(super) fn zip<T: Pod, U: Pod>(
-    site: &Site<'_>,
-    f: impl Fn(T, T) -> U + Copy + 'static,
-) -> Made {
+pub(super) fn zip<T: Pod, U: Pod>(site: &Site<'_>, f: impl Fn(T, T) -> U + Copy + 'static) -> Made {
     let (x, y, z) = (site.input(0)?, site.input(1)?, site.output(0)?);
     if x.dtype != y.dtype {
-        return Err(format!("its inputs are of types {} and {}", x.dtype, y.dtype));
+        return Err(format!(
+            "its inputs are of types {} and {}",
+            x.dtype, y.dtype
+        ));
     }
     let second = aligned(site, &x.dims, &y.dims);
     let fits = |input: usize| input == z.elements();
@@ -251,11 +255,7 @@ struct Fold<T, F, G> {
     types: std::marker::PhantomData<T>,
 }
 
-fn fold<T: Number>(
-    site: &Site<'_>,
-    first: usize,
-    f: impl Fn(T, T) -> T + Copy + 'static,
-) -> Made {
+fn fold<T: Number>(site: &Site<'_>, first: usize, f: impl Fn(T, T) -> T + Copy + 'static) -> Made {
     fold_to(site, first, f, |x| x)
 }
 
@@ -271,7 +271,10 @@ fn fold_to<T: Number>(
     for i in first..site.inputs() {
         let x = site.input(i)?;
         if x.dtype != z.dtype {
-            return Err(format!("input {i} is of type {}, the output of {}", x.dtype, z.dtype));
+            return Err(format!(
+                "input {i} is of type {}, the output of {}",
+                x.dtype, z.dtype
+            ));
         }
         rows.push(Loop::over(&z.dims, [&x.dims])?);
         whole.push(x.elements() == z.elements());
@@ -338,9 +341,13 @@ fn mean(site: &Site<'_>) -> Made {
 fn remainder(site: &Site<'_>) -> Made {
     let of_dividend = site.flag("fmod", false);
     match site.input(0)?.dtype {
-        DType::F32 => zip(site, move |x: f32, y: f32| modulo(of_dividend, x.into(), y.into()) as f32),
+        DType::F32 => zip(site, move |x: f32, y: f32| {
+            modulo(of_dividend, x.into(), y.into()) as f32
+        }),
         DType::F64 => zip(site, move |x: f64, y: f64| modulo(of_dividend, x, y)),
-        DType::F16 => zip(site, move |x: f16, y: f16| f16::of(modulo(of_dividend, x.into(), y.into()))),
+        DType::F16 => zip(site, move |x: f16, y: f16| {
+            f16::of(modulo(of_dividend, x.into(), y.into()))
+        }),
         DType::BF16 => zip(site, move |x: bf16, y: bf16| {
             bf16::of(modulo(of_dividend, x.into(), y.into()))
         }),
@@ -370,7 +377,10 @@ fn power(site: &Site<'_>) -> Made {
     let (x, y) = (site.input(0)?, site.input(1)?);
     if x.dtype == y.dtype {
         return match x.dtype {
-            DType::F32 => zip(site, |x: f32, y: f32| if y == 2.0 { x * x } else { x.powf(y) }),
+            DType::F32 => zip(
+                site,
+                |x: f32, y: f32| if y == 2.0 { x * x } else { x.powf(y) },
+            ),
             dtype => with_type!(dtype, numbers, T => zip(site, |x: T, y: T| raise(x, y))),
         };
     }
@@ -403,7 +413,11 @@ fn shift(site: &Site<'_>) -> Made {
     let left = match site.text("direction", "") {
         "LEFT" => true,
         "RIGHT" => false,
-        other => return Err(format!("attribute \"direction\" is {other:?}, not LEFT or RIGHT")),
+        other => {
+            return Err(format!(
+                "attribute \"direction\" is {other:?}, not LEFT or RIGHT"
+            ));
+        }
     };
     with_type!(site.input(0)?.dtype, integers, T => zip(site, move |x: T, y: T| {
         let by = u32::try_from(y.i64()).unwrap_or(u32::MAX);
@@ -415,7 +429,12 @@ fn shift(site: &Site<'_>) -> Made {
 
 /// `Where`: a condition chooses between the elements of two tensors.
 fn choose(site: &Site<'_>) -> Made {
-    let (c, x, y, z) = (site.input(0)?, site.input(1)?, site.input(2)?, site.output(0)?);
+    let (c, x, y, z) = (
+        site.input(0)?,
+        site.input(1)?,
+        site.input(2)?,
+        site.output(0)?,
+    );
     if c.dtype != DType::Bool || x.dtype != y.dtype {
         return Err("it needs a condition of truth values and two inputs of one type".to_owned());
     }

@@ -174,7 +174,9 @@ fn virtual_patches(sizes: Sizes) -> Made {
     for y in 0..windows.positions[0] {
         for x in 0..windows.positions[1] {
             let place = |p: usize, axis: usize| {
-                Ok::<i32, String>(offset(p * windows.strides[axis])? - offset(windows.before[axis])?)
+                Ok::<i32, String>(
+                    offset(p * windows.strides[axis])? - offset(windows.before[axis])?,
+                )
             };
             col.y.push(place(y, 0)?.saturating_mul(offset(wide)?));
             col.x.push(place(x, 1)?);
@@ -182,10 +184,16 @@ fn virtual_patches(sizes: Sizes) -> Made {
     }
     // Behind the last row and column lies padding.
     for list in [&mut row.chan, &mut row.y, &mut row.x] {
-        list.resize(rows.next_multiple_of(gemm.im2col_row_count_step()), i32::MAX);
+        list.resize(
+            rows.next_multiple_of(gemm.im2col_row_count_step()),
+            i32::MAX,
+        );
     }
     for list in [&mut col.y, &mut col.x] {
-        list.resize(cols.next_multiple_of(gemm.im2col_col_count_step()), i32::MAX);
+        list.resize(
+            cols.next_multiple_of(gemm.im2col_col_count_step()),
+            i32::MAX,
+        );
     }
     let last = [offset((high - 1) * wide)?, offset(wide - 1)?];
     let mut offsets = Some((row, col));
@@ -383,7 +391,13 @@ fn scatter<T: Product>(sizes: Sizes) -> Made {
             let out = &mut call.write::<T>(0)[k * result..(k + 1) * result];
             let left = Matrix::new(rows, sizes.outputs, true);
             let right = Matrix::new(sizes.outputs, cols, false);
-            T::product(&mut room, &mut matrix, (w, left), (x, right), Finish::default())?;
+            T::product(
+                &mut room,
+                &mut matrix,
+                (w, left),
+                (x, right),
+                Finish::default(),
+            )?;
             let area = sizes.area();
             for (channel, out) in out.chunks_exact_mut(area.max(1)).enumerate() {
                 let bias = bias.get(group * sizes.inputs + channel);

@@ -222,11 +222,26 @@ pub(super) use with_type;
 macro_rules! with_size {
     ($bytes:expr, $T:ident => $body:expr) => {
         match $bytes {
-            1 => { type $T = u8; $body }
-            2 => { type $T = u16; $body }
-            4 => { type $T = u32; $body }
-            8 => { type $T = u64; $body }
-            16 => { type $T = [u64; 2]; $body }
+            1 => {
+                type $T = u8;
+                $body
+            }
+            2 => {
+                type $T = u16;
+                $body
+            }
+            4 => {
+                type $T = u32;
+                $body
+            }
+            8 => {
+                type $T = u64;
+                $body
+            }
+            16 => {
+                type $T = [u64; 2];
+                $body
+            }
             other => Err(format!("elements of {other} bytes are not supported here")),
         }
     };

@@ -27,7 +27,9 @@ pub(super) const KERNELS: &[(&str, Make)] = &[
 #[inline]
 fn place(number: i64, size: usize) -> Result<usize, String> {
     let found = if number < 0 {
-        usize::try_from(number.unsigned_abs()).ok().and_then(|n| size.checked_sub(n))
+        usize::try_from(number.unsigned_abs())
+            .ok()
+            .and_then(|n| size.checked_sub(n))
     } else {
         usize::try_from(number).ok().filter(|&n| n < size)
     };
@@ -113,11 +115,7 @@ impl Along {
     }
 
     /// Calls `f` for each number with its place and that of the element that it names.
-    fn each(
-        &self,
-        numbers: Numbers<'_>,
-        mut f: impl FnMut(usize, usize),
-    ) -> Result<(), String> {
+    fn each(&self, numbers: Numbers<'_>, mut f: impl FnMut(usize, usize)) -> Result<(), String> {
         let mut i = 0;
         let mut done = Ok(());
         super::strided::Loop::new(&self.dims, [&self.steps]).each(|[start]| {
@@ -222,11 +220,7 @@ impl Tuples {
     }
 
     /// Calls `f` with the number of each tuple and of the part that it names.
-    fn each(
-        &self,
-        numbers: Numbers<'_>,
-        mut f: impl FnMut(usize, usize),
-    ) -> Result<(), String> {
+    fn each(&self, numbers: Numbers<'_>, mut f: impl FnMut(usize, usize)) -> Result<(), String> {
         for batch in 0..self.batches {
             for k in 0..self.count {
                 let tuple = batch * self.count + k;
@@ -302,7 +296,10 @@ fn tensor_scatter(site: &Site<'_>) -> Made {
         call.settle(0, 0);
         let y = call.write::<u8>(0);
         for o in 0..outer {
-            let start = starts.get(o / (outer / batch.max(1)).max(1)).copied().unwrap_or(0);
+            let start = starts
+                .get(o / (outer / batch.max(1)).max(1))
+                .copied()
+                .unwrap_or(0);
             let start = usize::try_from(start).map_err(|_| "a start is below 0".to_owned())?;
             for s in 0..steps {
                 let to = start + s;
@@ -361,12 +358,19 @@ fn compress(site: &Site<'_>) -> Made {
         let (x, taken) = (call.read::<u8>(0), call.read::<u8>(1));
         let found = taken.iter().take(size).filter(|&&t| t != 0).count();
         if found != planned {
-            return Err(format!("{found} rows are taken, and {planned} were planned"));
+            return Err(format!(
+                "{found} rows are taken, and {planned} were planned"
+            ));
         }
         let y = call.write::<u8>(0);
         let mut to = 0;
         for o in 0..outer {
-            for (i, _) in taken.iter().take(size).enumerate().filter(|(_, t)| **t != 0) {
+            for (i, _) in taken
+                .iter()
+                .take(size)
+                .enumerate()
+                .filter(|(_, t)| **t != 0)
+            {
                 let from = (o * size + i) * row;
                 y[to..to + row].copy_from_slice(&x[from..from + row]);
                 to += row;

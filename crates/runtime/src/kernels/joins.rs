@@ -5,7 +5,9 @@ use super::{Made, Make, Site, Type, kernel};
 
 /// The kernels of this family. The dialects have other names for the axis.
 pub(super) const KERNELS: &[(&str, Make)] = &[
-    ("Concat", |site| concat(site, site.attrs().int("axis").unwrap_or(1))),
+    ("Concat", |site| {
+        concat(site, site.attrs().int("axis").unwrap_or(1))
+    }),
     ("ConcatD", |site| concat(site, site.int("concat_dim", 0))),
     ("ConcatV2D", |site| concat(site, site.int("concat_dim", 0))),
     ("Split", |site| split(site, site.int("axis", 0))),

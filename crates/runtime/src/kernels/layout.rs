@@ -91,7 +91,10 @@ fn transpose(site: &Site<'_>) -> Made {
     let places = Loop::new(&y.dims, [&strides]);
     let item = x.item()?;
     // Rows that lie far apart are copied in blocks, so that what is fetched is used.
-    if let [.., _, _] = y.dims[..] && places.steps[0] != 1 && places.row > 1 {
+    if let [.., _, _] = y.dims[..]
+        && places.steps[0] != 1
+        && places.row > 1
+    {
         return with_size!(item, T => blocked::<T>(&y.dims, &strides));
     }
     copy(item, places)
@@ -146,7 +149,10 @@ fn kernel_of_places<T: Pod>(places: Loop<1>) -> Made {
 
 fn expand(site: &Site<'_>) -> Made {
     let (x, y) = (site.input(0)?, site.output(0)?);
-    copy(x.item()?, Loop::new(&y.dims, [&broadcast(&x.dims, &y.dims)?]))
+    copy(
+        x.item()?,
+        Loop::new(&y.dims, [&broadcast(&x.dims, &y.dims)?]),
+    )
 }
 
 /// The input, several times along each axis: the output's sizes say how often.
@@ -311,7 +317,10 @@ fn borders(x: &Type, y: &Type, pads: &[i64], axes: &[i64]) -> Result<Strides, St
     let rank = x.rank();
     let count = if axes.is_empty() { rank } else { axes.len() };
     let (Some(first), Some(last)) = (pads.get(..count), pads.get(count..2 * count)) else {
-        return Err(format!("{} pads are not two for each of {count} axes", pads.len()));
+        return Err(format!(
+            "{} pads are not two for each of {count} axes",
+            pads.len()
+        ));
     };
     let mut before = Strides::from_elem(0, rank);
     let mut sizes: SmallVec<[i64; 6]> = x
@@ -327,7 +336,10 @@ fn borders(x: &Type, y: &Type, pads: &[i64], axes: &[i64]) -> Result<Strides, St
         before[axis] = isize::try_from(first[i]).unwrap_or(0);
         sizes[axis] = sizes[axis].saturating_add(first[i]).saturating_add(last[i]);
     }
-    let fits = sizes.iter().zip(&y.dims).all(|(&s, &d)| usize::try_from(s) == Ok(d));
+    let fits = sizes
+        .iter()
+        .zip(&y.dims)
+        .all(|(&s, &d)| usize::try_from(s) == Ok(d));
     if !fits {
         return Err(format!(
             "with these pads the output has dimensions {sizes:?}, and {:?} was planned",
@@ -357,9 +369,12 @@ fn fill_borders<T: Pod>(
     super::window::each(rows, |p| {
         let to = &mut y[from..from + row];
         from += row;
-        let source = outer.iter().zip(p).try_fold(0, |place, (&(before, size), &p)| {
-            Some(place * size + inside(signed(p) - before, size, border)?)
-        });
+        let source = outer
+            .iter()
+            .zip(p)
+            .try_fold(0, |place, (&(before, size), &p)| {
+                Some(place * size + inside(signed(p) - before, size, border)?)
+            });
         let Some(source) = source else {
             to.fill(fill);
             return;
@@ -423,7 +438,8 @@ fn blocks(deep: &Type, block: i64) -> Result<[usize; 5], String> {
         return Err("it needs an image of two axes".to_owned());
     };
     let square = block.checked_mul(block).filter(|&b| b > 0 && c % b == 0);
-    let square = square.ok_or_else(|| format!("{c} channels are no blocks of {block} by {block}"))?;
+    let square =
+        square.ok_or_else(|| format!("{c} channels are no blocks of {block} by {block}"))?;
     Ok([n, block, c / square, h, w])
 }
 
@@ -461,7 +477,10 @@ fn space_to_depth(site: &Site<'_>) -> Made {
 /// Turns the first elements of each sequence round; input 1 says how many.
 fn reverse(site: &Site<'_>) -> Made {
     let x = site.input(0)?;
-    let (batch, time) = (x.axis(site.int("batch_axis", 1))?, x.axis(site.int("time_axis", 0))?);
+    let (batch, time) = (
+        x.axis(site.int("batch_axis", 1))?,
+        x.axis(site.int("time_axis", 0))?,
+    );
     if batch + time != 1 || site.input(1)?.dtype != DType::I64 {
         return Err("the first two axes are those of batch and time".to_owned());
     }
@@ -541,7 +560,12 @@ mod tests {
         assert_eq!(cut(3, 1, 1), [0isize; 0]);
         assert!(Cut::new(&[5], &[0], &[1], &[], &[0]).is_err());
         assert!(Cut::new(&[5], &[0], &[1], &[1], &[]).is_err());
-        assert_eq!(Cut::new(&[0], &[i64::MIN], &[i64::MAX], &[], &[i64::MIN]).unwrap().dims[..], [0]);
+        assert_eq!(
+            Cut::new(&[0], &[i64::MIN], &[i64::MAX], &[], &[i64::MIN])
+                .unwrap()
+                .dims[..],
+            [0]
+        );
     }
 
     #[test]

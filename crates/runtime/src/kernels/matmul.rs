@@ -17,7 +17,11 @@ pub(super) const KERNELS: &[(&str, Make)] = &[
         if s.flag("transBatchA", false) || s.flag("transBatchB", false) {
             return Err("products with batches turned round are not supported".to_owned());
         }
-        matmul(s, s.float("alpha", 1.0), [s.flag("transA", false), s.flag("transB", false)])
+        matmul(
+            s,
+            s.float("alpha", 1.0),
+            [s.flag("transA", false), s.flag("transB", false)],
+        )
     }),
 ];
 
@@ -193,7 +197,11 @@ fn plain<T: Number>(
         alpha if alpha == 1.0 => x,
         alpha => T::of(x.f64() * f64::from(alpha)),
     };
-    for (i, row) in out.chunks_exact_mut(right.cols.max(1)).take(left.rows).enumerate() {
+    for (i, row) in out
+        .chunks_exact_mut(right.cols.max(1))
+        .take(left.rows)
+        .enumerate()
+    {
         for (j, to) in row.iter_mut().enumerate() {
             let kept = if finish.beta == T::default() {
                 T::default()
@@ -276,7 +284,10 @@ impl Stacks {
 fn same_type(types: &[&Type]) -> Result<DType, String> {
     let first = types.first().map_or(DType::Unknown, |t| t.dtype);
     match types.iter().find(|t| t.dtype != first) {
-        Some(other) => Err(format!("its tensors are of types {first} and {}", other.dtype)),
+        Some(other) => Err(format!(
+            "its tensors are of types {first} and {}",
+            other.dtype
+        )),
         None => Ok(first),
     }
 }
@@ -288,7 +299,10 @@ fn matmul(site: &Site<'_>, alpha: f64, turned: [bool; 2]) -> Made {
     with_type!(dtype, numbers, T => multiply::<T>(stacks, alpha))
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "attributes are float32 in the model")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "attributes are float32 in the model"
+)]
 fn multiply<T: Product>(stacks: Stacks, alpha: f64) -> Made {
     let mut room = T::Room::default();
     kernel(move |call| {
@@ -307,7 +321,13 @@ fn multiply<T: Product>(stacks: Stacks, alpha: f64) -> Made {
                 alpha: alpha as f32,
                 ..Finish::default()
             };
-            done = T::product(&mut room, out, (left, stacks.left), (right, stacks.right), finish);
+            done = T::product(
+                &mut room,
+                out,
+                (left, stacks.left),
+                (right, stacks.right),
+                finish,
+            );
         });
         done
     })
@@ -331,7 +351,10 @@ fn gemm(site: &Site<'_>) -> Made {
     with_type!(dtype, numbers, T => gemm_of::<T>(stacks, added, alpha, beta))
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "attributes are float32 in the model")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "attributes are float32 in the model"
+)]
 fn gemm_of<T: Product>(stacks: Stacks, added: Option<Loop<1>>, alpha: f64, beta: f64) -> Made {
     let mut room = T::Room::default();
     kernel_over(&[2], move |call| {
@@ -374,7 +397,10 @@ mod tests {
         assert_eq!((s.left.rows, s.right.cols, s.result()), (3, 6, 18));
         let mut starts = Vec::new();
         s.each.each(|p| starts.push(p));
-        assert_eq!(starts[..6], [[0, 0], [0, 24], [0, 48], [0, 72], [0, 96], [12, 0]]);
+        assert_eq!(
+            starts[..6],
+            [[0, 0], [0, 24], [0, 48], [0, 72], [0, 96], [12, 0]]
+        );
         let tall = Stacks::new(&[2, 5, 3, 4], &[4, 6], [false; 2]).unwrap();
         assert_eq!(tall.left.rows, 30);
         let dot = Stacks::new(&[4], &[4], [false; 2]).unwrap();
@@ -389,7 +415,14 @@ mod tests {
         let (a, b) = ([1, 2, 3, 4, 5, 6], [1, 0, -1, 2, 1, 1]);
         let (left, right) = (Matrix::new(2, 3, false), Matrix::new(3, 2, false));
         let mut whole = [0i32; 4];
-        i32::product(&mut (), &mut whole, (&a, left), (&b, right), Finish::default()).unwrap();
+        i32::product(
+            &mut (),
+            &mut whole,
+            (&a, left),
+            (&b, right),
+            Finish::default(),
+        )
+        .unwrap();
         assert_eq!(whole, [2, 7, 5, 16]);
         let wide = |x: [i32; 6]| x.map(|x| half::f16::from_f32(x as f32));
         let mut small = [half::f16::ONE; 4];
@@ -398,7 +431,14 @@ mod tests {
             beta: half::f16::ONE,
             ..Finish::default()
         };
-        half::f16::product(room, &mut small, (&wide(a), left), (&wide(b), right), finish).unwrap();
+        half::f16::product(
+            room,
+            &mut small,
+            (&wide(a), left),
+            (&wide(b), right),
+            finish,
+        )
+        .unwrap();
         assert_eq!(small.map(|x| x.to_f32()), [3.0, 8.0, 6.0, 17.0]);
     }
 }

@@ -27,6 +27,7 @@ mod pool;
 mod quantize;
 mod recurrent;
 mod reduce;
+mod resize;
 mod small;
 mod strided;
 mod unary;
@@ -156,7 +157,11 @@ fn product(dims: &[usize]) -> usize {
 /// The axis of `rank` ones that a number means: those below 0 count from the back.
 fn axis_of(axis: i64, rank: usize) -> Result<usize, String> {
     let signed = i64::try_from(rank).unwrap_or(i64::MAX);
-    let from_front = if axis < 0 { axis.saturating_add(signed) } else { axis };
+    let from_front = if axis < 0 {
+        axis.saturating_add(signed)
+    } else {
+        axis
+    };
     let found = usize::try_from(from_front).ok().filter(|&a| a < rank);
     found.ok_or_else(|| format!("there is no axis {axis} of {rank}"))
 }
@@ -342,6 +347,7 @@ impl Kernels {
             quantize::KERNELS,
             recurrent::KERNELS,
             reduce::KERNELS,
+            resize::KERNELS,
             unary::KERNELS,
         ];
         let rows = families.into_iter().flatten();

@@ -153,7 +153,12 @@ fn layer(site: &Site<'_>) -> Made {
     let vector = |i: usize| -> Result<bool, String> {
         Ok(site.optional(i)?.is_none_or(|t| t.elements() == row))
     };
-    if x.dtype == DType::F32 && vector(1)? && vector(2)? && !site.has_output(1) && !site.has_output(2) {
+    if x.dtype == DType::F32
+        && vector(1)?
+        && vector(2)?
+        && !site.has_output(1)
+        && !site.has_output(2)
+    {
         #[expect(clippy::cast_possible_truncation, reason = "attributes are float32")]
         let epsilon = epsilon as f32;
         return kernel_over(&[0], move |call| {
@@ -165,7 +170,10 @@ fn layer(site: &Site<'_>) -> Made {
             Ok(())
         });
     }
-    let (scale, bias) = (Weights::of(site, 1, &x.dims[axis..])?, Weights::of(site, 2, &x.dims[axis..])?);
+    let (scale, bias) = (
+        Weights::of(site, 1, &x.dims[axis..])?,
+        Weights::of(site, 2, &x.dims[axis..])?,
+    );
     let statistics = site.has_output(1).then(|| site.output(1)).transpose()?;
     if statistics.is_some_and(|s| s.dtype != DType::F32) {
         return Err("mean and spread are of type float32".to_owned());
@@ -279,7 +287,11 @@ fn channelwise(site: &Site<'_>, together: usize, by_group: bool) -> Made {
     let (x, scale, bias) = (site.input(0)?, site.input(1)?, site.input(2)?);
     let [_, channels, area] = around(&x.dims, 1);
     let epsilon = site.float("epsilon", 1e-5);
-    let weights = if by_group { channels / together.max(1) } else { channels };
+    let weights = if by_group {
+        channels / together.max(1)
+    } else {
+        channels
+    };
     if scale.elements() != weights || bias.elements() != weights {
         return Err(format!("there are not {weights} scales and biases"));
     }
@@ -318,7 +330,9 @@ fn batch(site: &Site<'_>) -> Made {
     let statistics = weights[2].as_ref().map_or(DType::Unknown, |w| w.dtype);
     for weight in weights {
         if weight?.elements() != channels {
-            return Err(format!("there are not {channels} scales, biases, means and spreads"));
+            return Err(format!(
+                "there are not {channels} scales, biases, means and spreads"
+            ));
         }
     }
     if training && statistics != x.dtype {
@@ -393,7 +407,10 @@ fn mean_variance(site: &Site<'_>) -> Made {
         axes.map(|a| (x.dims[a], strides[a])).unzip()
     };
     let (kept, reduced) = (pick(false), pick(true));
-    let (outer, inner) = (Loop::new(&kept.0, [&kept.1]), Loop::new(&reduced.0, [&reduced.1]));
+    let (outer, inner) = (
+        Loop::new(&kept.0, [&kept.1]),
+        Loop::new(&reduced.0, [&reduced.1]),
+    );
     let count = signed(product(&reduced.0));
     with_type!(x.dtype, floats, T => kernel_over(&[0], move |call| {
         call.settle(0, 0);

@@ -11,12 +11,21 @@ use super::{Made, Make, Site, kernel, product};
 /// The kernels of this family.
 pub(super) const KERNELS: &[(&str, Make)] = &[
     ("AveragePool", average),
-    ("GlobalAveragePool", |s| global(s, 0.0, |sum, x| sum + x, |sum, count| sum / count)),
+    ("GlobalAveragePool", |s| {
+        global(s, 0.0, |sum, x| sum + x, |sum, count| sum / count)
+    }),
     ("GlobalLpPool", |s| {
         let p = s.float("p", 2.0);
-        global(s, 0.0, move |sum, x| sum + x.abs().powf(p), move |sum, _| sum.powf(1.0 / p))
+        global(
+            s,
+            0.0,
+            move |sum, x| sum + x.abs().powf(p),
+            move |sum, _| sum.powf(1.0 / p),
+        )
     }),
-    ("GlobalMaxPool", |s| global(s, f64::NEG_INFINITY, f64::max, |max, _| max)),
+    ("GlobalMaxPool", |s| {
+        global(s, f64::NEG_INFINITY, f64::max, |max, _| max)
+    }),
     ("LpPool", lp),
     ("MaxPool", max),
     ("MaxUnpool", unpool),

@@ -54,7 +54,10 @@ impl Spread {
         if scale.elements() == size {
             Ok(Spread::Axis(size, inner))
         } else {
-            Err(format!("{} scales are not those of {size} places", scale.elements()))
+            Err(format!(
+                "{} scales are not those of {size} places",
+                scale.elements()
+            ))
         }
     }
 
@@ -97,7 +100,10 @@ fn quantize(site: &Site<'_>) -> Made {
     Elements::check(x.dtype)?;
     let round = !small::is_small(y.dtype) || !small::is_float(y.dtype);
     let number = move |call: &Call<'_>, i: usize| {
-        let (x, scales) = (Elements::read(call, 0, x.dtype), Elements::read(call, 1, scale));
+        let (x, scales) = (
+            Elements::read(call, 0, x.dtype),
+            Elements::read(call, 1, scale),
+        );
         let k = spread.of(i);
         let ratio = if matches!(scales, Elements::F32(_)) {
             // As precise as the types say, so that ties fall the same way.
@@ -105,7 +111,11 @@ fn quantize(site: &Site<'_>) -> Made {
         } else {
             x.f64(i) / scales.f64(k)
         };
-        let ratio = if round { ratio.round_ties_even() } else { ratio };
+        let ratio = if round {
+            ratio.round_ties_even()
+        } else {
+            ratio
+        };
         ratio + zero.map_or(0.0, |z| Elements::read(call, 2, z).f64(k))
     };
     if small::is_small(y.dtype) {
@@ -161,9 +171,17 @@ fn dynamic(site: &Site<'_>) -> Made {
         let low = x.iter().fold(0.0, |m: f32, &x| m.min(x));
         let high = x.iter().fold(0.0, |m: f32, &x| m.max(x));
         let scale = (high - low) / 255.0;
-        let zero = if scale == 0.0 { 0.0 } else { (-low / scale).round_ties_even().clamp(0.0, 255.0) };
+        let zero = if scale == 0.0 {
+            0.0
+        } else {
+            (-low / scale).round_ties_even().clamp(0.0, 255.0)
+        };
         for (y, &x) in call.write::<u8>(0).iter_mut().zip(x) {
-            let ratio = if scale == 0.0 { 0.0 } else { (x / scale).round_ties_even() };
+            let ratio = if scale == 0.0 {
+                0.0
+            } else {
+                (x / scale).round_ties_even()
+            };
             *y = u8::of(f64::from(ratio + zero));
         }
         let (scales, zeros) = call.write_two::<f32, u8>(1, 2);
@@ -206,7 +224,11 @@ impl Side {
         let numbers = Elements::read(call, self.data, self.dtype);
         to.clear();
         for i in 0..numbers.len() {
-            let k = if self.zeros > 1 { i / inner.max(1) % self.zeros } else { 0 };
+            let k = if self.zeros > 1 {
+                i / inner.max(1) % self.zeros
+            } else {
+                0
+            };
             let zero = zero_at(call, self.zero, self.zero_type, k);
             to.push(i32::of(numbers.f64(i) - zero));
         }
@@ -242,10 +264,16 @@ impl Rescale {
 
     /// The number for a sum whose right side has scale number `k`.
     fn apply(&self, call: &Call<'_>, sum: i32, k: usize) -> f64 {
-        let scale = |i: usize, k: usize| Elements::read(call, self.scales[i], self.scale_type).f64(k);
-        let k = if self.right_scales > 1 { k % self.right_scales } else { 0 };
+        let scale =
+            |i: usize, k: usize| Elements::read(call, self.scales[i], self.scale_type).f64(k);
+        let k = if self.right_scales > 1 {
+            k % self.right_scales
+        } else {
+            0
+        };
         let factor = scale(0, 0) * scale(1, k) / scale(2, 0);
-        (f64::from(sum) * factor).round_ties_even() + zero_at(call, self.zero, Some(self.zero_type), 0)
+        (f64::from(sum) * factor).round_ties_even()
+            + zero_at(call, self.zero, Some(self.zero_type), 0)
     }
 }
 
@@ -276,7 +304,11 @@ fn product(site: &Site<'_>, with_scales: bool) -> Made {
     let y = site.output(0)?;
     let (a, b, rescale) = if with_scales {
         let rescale = Rescale::new(site, [1, 4, 6], 7)?;
-        (Side::new(site, 0, 2)?, Side::new(site, 3, 5)?, Some(rescale))
+        (
+            Side::new(site, 0, 2)?,
+            Side::new(site, 3, 5)?,
+            Some(rescale),
+        )
     } else {
         (Side::new(site, 0, 2)?, Side::new(site, 1, 3)?, None)
     };
@@ -318,7 +350,11 @@ fn conv(site: &Site<'_>, with_scales: bool) -> Made {
     let y = site.output(0)?;
     let (x, w, rescale) = if with_scales {
         let rescale = Rescale::new(site, [1, 4, 6], 7)?;
-        (Side::new(site, 0, 2)?, Side::new(site, 3, 5)?, Some(rescale))
+        (
+            Side::new(site, 0, 2)?,
+            Side::new(site, 3, 5)?,
+            Some(rescale),
+        )
     } else {
         (Side::new(site, 0, 2)?, Side::new(site, 1, 3)?, None)
     };
@@ -349,15 +385,26 @@ fn conv(site: &Site<'_>, with_scales: bool) -> Made {
             let left = Matrix::new(sizes.outputs, rows, false);
             let right = Matrix::new(rows, cols, false);
             let taps = &weights[group * taps..(group + 1) * taps];
-            i32::product(&mut (), out, (taps, left), (&matrix, right), Finish::default())?;
+            i32::product(
+                &mut (),
+                out,
+                (taps, left),
+                (&matrix, right),
+                Finish::default(),
+            )?;
             for (channel, out) in out.chunks_exact_mut(cols).enumerate() {
-                let bias = bias.get(group * sizes.outputs + channel).copied().unwrap_or(0);
+                let bias = bias
+                    .get(group * sizes.outputs + channel)
+                    .copied()
+                    .unwrap_or(0);
                 for y in out {
                     *y = y.wrapping_add(bias);
                 }
             }
         }
         let channels = sizes.groups * sizes.outputs;
-        finish(call, &sums, rescale, y.dtype, |i| i / cols.max(1) % channels.max(1))
+        finish(call, &sums, rescale, y.dtype, |i| {
+            i / cols.max(1) % channels.max(1)
+        })
     })
 }

@@ -95,11 +95,16 @@ fn activations(site: &Site<'_>, cell: Cell, directions: usize) -> Result<Vec<Act
         }
         _ => {
             let one = cell.activations().iter().map(|&n| n.to_owned());
-            one.cycle().take(cell.activations().len() * directions).collect()
+            one.cycle()
+                .take(cell.activations().len() * directions)
+                .collect()
         }
     };
     if names.len() != cell.activations().len() * directions {
-        return Err(format!("{} activations are not those of {directions} directions", names.len()));
+        return Err(format!(
+            "{} activations are not those of {directions} directions",
+            names.len()
+        ));
     }
     let each = names.iter().enumerate();
     each.map(|(i, name)| Activation::of(name, alphas.get(i).copied(), betas.get(i).copied()))
@@ -141,12 +146,19 @@ impl Layer {
         let hidden = r.dims.last().copied().unwrap_or(0);
         let (gates, directions) = (cell.gates() * hidden, backwards.len());
         if w.dims[..] != [directions, gates, input] || r.dims[..] != [directions, gates, hidden] {
-            return Err(format!("weights {:?} and {:?} do not fit the input", w.dims, r.dims));
+            return Err(format!(
+                "weights {:?} and {:?} do not fit the input",
+                w.dims, r.dims
+            ));
         }
-        for (i, size) in [(3, directions * 2 * gates), (4, batch), (5, directions * batch * hidden)]
-            .into_iter()
-            .chain((cell == Cell::Lstm).then_some((6, directions * batch * hidden)))
-            .chain((cell == Cell::Lstm).then_some((7, directions * 3 * hidden)))
+        for (i, size) in [
+            (3, directions * 2 * gates),
+            (4, batch),
+            (5, directions * batch * hidden),
+        ]
+        .into_iter()
+        .chain((cell == Cell::Lstm).then_some((6, directions * batch * hidden)))
+        .chain((cell == Cell::Lstm).then_some((7, directions * 3 * hidden)))
         {
             if site.optional(i)?.is_some_and(|t| t.elements() != size) {
                 return Err(format!("input {i} has not {size} elements"));
@@ -173,13 +185,21 @@ impl Layer {
     /// Where the state of a direction and batch begins.
     fn state(&self, d: usize, b: usize) -> usize {
         let directions = self.backwards.len();
-        let place = if self.batch_first { b * directions + d } else { d * self.batch + b };
+        let place = if self.batch_first {
+            b * directions + d
+        } else {
+            d * self.batch + b
+        };
         place * self.hidden
     }
 
     /// Where a step of the input, or, with `width` 1, of the batch begins.
     fn input_at(&self, t: usize, b: usize) -> usize {
-        let place = if self.batch_first { b * self.steps + t } else { t * self.batch + b };
+        let place = if self.batch_first {
+            b * self.steps + t
+        } else {
+            t * self.batch + b
+        };
         place * self.input
     }
 
@@ -229,7 +249,9 @@ fn run<T: Product>(layer: Layer) -> Made {
     kernel(move |call| {
         let last = |b: usize| {
             let length = call.read::<i32>(4).get(b).copied();
-            length.map_or(layer.steps, |n| usize::try_from(n).unwrap_or(0).min(layer.steps))
+            length.map_or(layer.steps, |n| {
+                usize::try_from(n).unwrap_or(0).min(layer.steps)
+            })
         };
         let lengths: smallvec::SmallVec<[usize; 32]> = (0..batch).map(last).collect();
         for d in 0..layer.backwards.len() {
@@ -320,7 +342,11 @@ fn step<T: Product>(
     let clip = |x: f64| x.clamp(-layer.clip, layer.clip);
     // The input's part of a gate, its bias included; that of the state has a bias of its own.
     let at = |b: usize| {
-        let t = if layer.backwards[d] { lengths[b].wrapping_sub(n + 1) } else { n };
+        let t = if layer.backwards[d] {
+            lengths[b].wrapping_sub(n + 1)
+        } else {
+            n
+        };
         (n < lengths[b]).then_some(t)
     };
     let bias_at = |k: usize| bias.map_or(0.0, |b| b[k].f64());
@@ -346,8 +372,11 @@ fn step<T: Product>(
                 let Some(t) = at(b) else { continue };
                 for k in 0..hidden {
                     let place = b * hidden + k;
-                    let gate = |g: usize| from(state, b, t, g * hidden + k) + own(state, b, g * hidden + k);
-                    let peeped = |g: usize, c: f64| peep.map_or(0.0, |p| p[g * hidden + k].f64() * c);
+                    let gate = |g: usize| {
+                        from(state, b, t, g * hidden + k) + own(state, b, g * hidden + k)
+                    };
+                    let peeped =
+                        |g: usize, c: f64| peep.map_or(0.0, |p| p[g * hidden + k].f64() * c);
                     let cell = state.cell[place];
                     let input = act[0].apply(clip(gate(0) + peeped(0, cell)));
                     let forget = if layer.input_forget {
@@ -367,7 +396,9 @@ fn step<T: Product>(
                 for k in 0..hidden {
                     let place = b * hidden + k;
                     let Some(t) = at(b) else { continue };
-                    let gate = |g: usize| from(state, b, t, g * hidden + k) + own(state, b, g * hidden + k);
+                    let gate = |g: usize| {
+                        from(state, b, t, g * hidden + k) + own(state, b, g * hidden + k)
+                    };
                     let reset = act[0].apply(clip(gate(1)));
                     state.reset[place] = if layer.linear_before_reset {
                         T::of(reset * own(state, b, 2 * hidden + k))

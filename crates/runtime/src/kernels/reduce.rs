@@ -16,12 +16,14 @@ pub(super) const KERNELS: &[(&str, Make)] = &[
     ("ReduceSumSquare", |s| sum_of(s, |x| x * x, |sum, _| sum)),
     ("ReduceLogSum", |s| sum_of(s, |x| x, |sum, _| sum.ln())),
     ("ReduceLogSumExp", log_sum_exp),
-    ("ReduceProd", |s| {
-        with_type!(s.input(0)?.dtype, numbers, T => fold(s, T::ONE, |all: T, x: T| all.mul(x)))
-    }),
-    ("ReduceMax", |s| {
-        with_type!(s.input(0)?.dtype, numbers_and_truth, T => fold(s, T::LEAST, |all: T, x: T| Number::max(all, x)))
-    }),
+    (
+        "ReduceProd",
+        |s| with_type!(s.input(0)?.dtype, numbers, T => fold(s, T::ONE, |all: T, x: T| all.mul(x))),
+    ),
+    (
+        "ReduceMax",
+        |s| with_type!(s.input(0)?.dtype, numbers_and_truth, T => fold(s, T::LEAST, |all: T, x: T| Number::max(all, x))),
+    ),
     ("ReduceMin", |s| {
         with_type!(s.input(0)?.dtype, numbers_and_truth, T => {
             let start = if s.input(0)?.dtype == DType::Bool { T::ONE } else { T::GREATEST };
@@ -194,11 +196,7 @@ fn log_sum_exp(site: &Site<'_>) -> Made {
     }))
 }
 
-fn fold<T: Number>(
-    site: &Site<'_>,
-    start: T,
-    f: impl Fn(T, T) -> T + Copy + 'static,
-) -> Made {
+fn fold<T: Number>(site: &Site<'_>, start: T, f: impl Fn(T, T) -> T + Copy + 'static) -> Made {
     let mut given = Given::new(site)?;
     kernel(move |call| {
         let axes = given.get(call)?;

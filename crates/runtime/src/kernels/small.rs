@@ -61,7 +61,11 @@ impl Float {
             Special::NegativeZero if negative && magnitude == 0 => return f64::NAN,
             Special::Ieee if exponent == top && fraction > 0.0 => return f64::NAN,
             Special::Ieee if exponent == top => {
-                return if negative { f64::NEG_INFINITY } else { f64::INFINITY };
+                return if negative {
+                    f64::NEG_INFINITY
+                } else {
+                    f64::INFINITY
+                };
             }
             _ => {}
         }
@@ -88,7 +92,11 @@ impl Float {
         if number.is_nan() {
             return self.nan();
         }
-        let sign = if number.is_sign_negative() { self.sign_bit() } else { 0 };
+        let sign = if number.is_sign_negative() {
+            self.sign_bit()
+        } else {
+            0
+        };
         let magnitude = number.abs();
         let least = 1 - self.bias;
         let mut exponent = least;
@@ -109,7 +117,11 @@ impl Float {
             rounded = self.greatest;
         }
         if rounded == 0.0 {
-            return if self.special == Special::NegativeZero { 0 } else { sign };
+            return if self.special == Special::NegativeZero {
+                0
+            } else {
+                sign
+            };
         }
         // Rounding may have reached the next power of two.
         let codes = 0..self.sign_bit();
@@ -161,7 +173,11 @@ pub(super) fn get(bytes: &[u8], dtype: DType, i: usize) -> f64 {
     let signed = integer(dtype).is_some_and(|(_, signed)| signed);
     let negative = signed && code >> (bits - 1) != 0;
     let number = i32::from(code);
-    f64::from(if negative { number - (1 << bits) } else { number })
+    f64::from(if negative {
+        number - (1 << bits)
+    } else {
+        number
+    })
 }
 
 /// How numbers become small ones.
@@ -187,12 +203,19 @@ impl Writer {
         let (bits, signed) = integer(self.dtype).unwrap_or((8, false));
         let number = if self.clamp {
             let top = f64::from((1u32 << bits) - 1);
-            let (low, high) = if signed { (-(top + 1.0) / 2.0, (top - 1.0) / 2.0) } else { (0.0, top) };
+            let (low, high) = if signed {
+                (-(top + 1.0) / 2.0, (top - 1.0) / 2.0)
+            } else {
+                (0.0, top)
+            };
             number.clamp(low, high)
         } else {
             number
         };
-        #[expect(clippy::cast_possible_truncation, reason = "only the low bits are kept")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "only the low bits are kept"
+        )]
         let low = (number as i64).to_le_bytes()[0];
         low & ((1 << bits) - 1)
     }
@@ -209,7 +232,11 @@ impl Writer {
             _ => {
                 // Halfway between two powers in value, not in exponent.
                 let low = exponent.floor();
-                if number.abs() >= 1.5 * low.exp2() { low + 1.0 } else { low }
+                if number.abs() >= 1.5 * low.exp2() {
+                    low + 1.0
+                } else {
+                    low
+                }
             }
         };
         let code = exponent + 127.0;
@@ -230,7 +257,11 @@ impl Writer {
         let bits = bits(self.dtype);
         let (at, shift) = (i * bits / 8, i * bits % 8);
         let code = self.code(number) << shift;
-        let before = if shift == 0 { 0 } else { bytes[at] & ((1 << shift) - 1) };
+        let before = if shift == 0 {
+            0
+        } else {
+            bytes[at] & ((1 << shift) - 1)
+        };
         bytes[at] = before | code;
     }
 }
@@ -283,7 +314,10 @@ mod tests {
             writer(DType::I4, true).set(&mut bytes, i, number);
         }
         assert_eq!(bytes, [0xe1, 0x07]);
-        assert_eq!([0, 1, 2].map(|i| get(&bytes, DType::I4, i)), [1.0, -2.0, 7.0]);
+        assert_eq!(
+            [0, 1, 2].map(|i| get(&bytes, DType::I4, i)),
+            [1.0, -2.0, 7.0]
+        );
     }
 
     #[test]
@@ -295,6 +329,9 @@ mod tests {
         assert_eq!(code(DType::F8E5M2, true, f64::INFINITY), 0x7b);
         assert_eq!(code(DType::F8E5M2FNUZ, false, 1e9), 0x80);
         // 2.5 lies halfway between 2 and 3, and the code of 2 is even.
-        assert_eq!(get(&[code(DType::F4E2M1, true, 2.5)], DType::F4E2M1, 0), 2.0);
+        assert_eq!(
+            get(&[code(DType::F4E2M1, true, 2.5)], DType::F4E2M1, 0),
+            2.0
+        );
     }
 }

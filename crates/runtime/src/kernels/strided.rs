@@ -208,9 +208,13 @@ mod tests {
         transposed.each(|[p]| seen.push(p));
         assert_eq!(seen, [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]);
         let mut count = 0;
-        Loop::over(&[2, 0], [&[1, 0]]).unwrap().each(|[_]| count += 1);
+        Loop::over(&[2, 0], [&[1, 0]])
+            .unwrap()
+            .each(|[_]| count += 1);
         assert_eq!(count, 0);
-        Loop::over(&[], [&[]]).unwrap().each(|[p]| count += 1 + at(p));
+        Loop::over(&[], [&[]])
+            .unwrap()
+            .each(|[p]| count += 1 + at(p));
         assert_eq!(count, 1);
     }
 

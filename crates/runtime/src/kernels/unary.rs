@@ -8,7 +8,7 @@ use rten_vecmath as simd;
 use tenure_graph::DType;
 
 use super::element::{Number, with_type};
-use super::{Make, Made, Site, kernel, kernel_over};
+use super::{Made, Make, Site, kernel, kernel_over};
 
 /// Gives a kernel for the float types by one formula. `$x` is a float32 or a float64; the small
 /// floats are computed in float32. Numbers of the node are named in front and have the same type.
@@ -41,64 +41,100 @@ macro_rules! real {
 
 /// The kernels of this family.
 pub(super) const KERNELS: &[(&str, Make)] = &[
-    ("Abs", |s| with_type!(s.input(0)?.dtype, numbers, T => map(s, |x: T| x.abs()))),
+    (
+        "Abs",
+        |s| with_type!(s.input(0)?.dtype, numbers, T => map(s, |x: T| x.abs())),
+    ),
     ("Acos", |s| real!(s, |x| x.acos())),
     ("Acosh", |s| real!(s, |x| x.acosh())),
     ("Asin", |s| real!(s, |x| x.asin())),
     ("Asinh", |s| real!(s, |x| x.asinh())),
     ("Atan", |s| real!(s, |x| x.atan())),
     ("Atanh", |s| real!(s, |x| x.atanh())),
-    ("BitwiseNot", |s| with_type!(s.input(0)?.dtype, integers, T => map(s, |x: T| !x))),
+    (
+        "BitwiseNot",
+        |s| with_type!(s.input(0)?.dtype, integers, T => map(s, |x: T| !x)),
+    ),
     ("Ceil", |s| real!(s, |x| x.ceil())),
     ("Celu", |s| {
-        real!(s, [a = s.float("alpha", 1.0)], |x| x.max(0.0) + (a * (x / a).exp_m1()).min(0.0))
+        real!(s, [a = s.float("alpha", 1.0)], |x| x.max(0.0)
+            + (a * (x / a).exp_m1()).min(0.0))
     }),
-    ("Cos", |s| fast(s, simd::Cos::new(), |s| real!(s, |x| x.cos()))),
+    ("Cos", |s| {
+        fast(s, simd::Cos::new(), |s| real!(s, |x| x.cos()))
+    }),
     ("Cosh", |s| real!(s, |x| x.cosh())),
     ("Elu", |s| {
-        real!(s, [a = s.float("alpha", 1.0)], |x| if x < 0.0 { a * x.exp_m1() } else { x })
+        real!(s, [a = s.float("alpha", 1.0)], |x| if x < 0.0 {
+            a * x.exp_m1()
+        } else {
+            x
+        })
     }),
-    ("Erf", |s| fast(s, simd::Erf {}, |s| real!(s, |x| libm::erf(x.f64()).same(x)))),
+    ("Erf", |s| {
+        fast(s, simd::Erf {}, |s| {
+            real!(s, |x| libm::erf(x.f64()).same(x))
+        })
+    }),
     ("Exp", |s| fast(s, simd::Exp {}, |s| real!(s, |x| x.exp()))),
     ("Floor", |s| real!(s, |x| x.floor())),
     ("Gelu", gelu),
     ("com.microsoft:Gelu", gelu),
     ("com.microsoft:QuickGelu", |s| {
-        real!(s, [a = s.float("alpha", 1.702)], |x| x / (1.0 + (-a * x).exp()))
+        real!(s, [a = s.float("alpha", 1.702)], |x| x
+            / (1.0 + (-a * x).exp()))
     }),
     ("HardSigmoid", |s| {
         let (a, b) = (s.float("alpha", 0.2), s.float("beta", 0.5));
         real!(s, [a = a, b = b], |x| (a * x + b).clamp(0.0, 1.0))
     }),
-    ("HardSwish", |s| real!(s, |x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0))),
-    ("IsInf", is_infinite),
-    ("IsNaN", |s| {
-        with_type!(s.input(0)?.dtype, floats, T => map(s, |x: T| u8::from(Number::is_nan(x))))
+    ("HardSwish", |s| {
+        real!(s, |x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0))
     }),
+    ("IsInf", is_infinite),
+    (
+        "IsNaN",
+        |s| with_type!(s.input(0)?.dtype, floats, T => map(s, |x: T| u8::from(Number::is_nan(x)))),
+    ),
     ("LeakyRelu", |s| {
-        real!(s, [a = s.float("alpha", 0.01)], |x| if x < 0.0 { a * x } else { x })
+        real!(s, [a = s.float("alpha", 0.01)], |x| if x < 0.0 {
+            a * x
+        } else {
+            x
+        })
     }),
     ("Log", |s| real!(s, |x| x.ln())),
     ("Mish", |s| {
-        real!(s, |x| x * (if x > 20.0 { x } else { x.exp().ln_1p() }).tanh())
+        real!(s, |x| x
+            * (if x > 20.0 { x } else { x.exp().ln_1p() }).tanh())
     }),
-    ("Neg", |s| with_type!(s.input(0)?.dtype, numbers, T => map(s, |x: T| Number::neg(x)))),
+    (
+        "Neg",
+        |s| with_type!(s.input(0)?.dtype, numbers, T => map(s, |x: T| Number::neg(x))),
+    ),
     ("Not", |s| map(s, |x: u8| u8::from(x == 0))),
     ("Reciprocal", |s| real!(s, |x| 1.0 / x)),
-    ("Relu", |s| {
-        with_type!(s.input(0)?.dtype, numbers, T => map(s, |x: T| if x < T::default() { T::default() } else { x }))
-    }),
+    (
+        "Relu",
+        |s| with_type!(s.input(0)?.dtype, numbers, T => map(s, |x: T| if x < T::default() { T::default() } else { x })),
+    ),
     ("Round", |s| real!(s, |x| x.round_ties_even())),
     ("Selu", |s| {
         let (a, g) = (
             s.float("alpha", 1.673_263_192_176_818_8),
             s.float("gamma", 1.050_701_022_148_132_3),
         );
-        real!(s, [a = a, g = g], |x| g * if x > 0.0 { x } else { a * x.exp_m1() })
+        real!(s, [a = a, g = g], |x| g * if x > 0.0 {
+            x
+        } else {
+            a * x.exp_m1()
+        })
     }),
     ("Shrink", shrink),
     ("Sigmoid", |s| {
-        fast(s, simd::Sigmoid {}, |s| real!(s, |x| 1.0 / (1.0 + (-x).exp())))
+        fast(s, simd::Sigmoid {}, |s| {
+            real!(s, |x| 1.0 / (1.0 + (-x).exp()))
+        })
     }),
     ("Sign", |s| {
         with_type!(s.input(0)?.dtype, numbers, T => map(s, |x: T| {
@@ -106,25 +142,38 @@ pub(super) const KERNELS: &[(&str, Make)] = &[
             if x > zero { one } else if x < zero { Number::neg(one) } else { x }
         }))
     }),
-    ("Sin", |s| fast(s, simd::Sin::new(), |s| real!(s, |x| x.sin()))),
+    ("Sin", |s| {
+        fast(s, simd::Sin::new(), |s| real!(s, |x| x.sin()))
+    }),
     ("Sinh", |s| real!(s, |x| x.sinh())),
-    ("Softplus", |s| real!(s, |x| x.max(0.0) + (-x.abs()).exp().ln_1p())),
+    ("Softplus", |s| {
+        real!(s, |x| x.max(0.0) + (-x.abs()).exp().ln_1p())
+    }),
     ("Softsign", |s| real!(s, |x| x / (1.0 + x.abs()))),
     ("Sqrt", |s| real!(s, |x| x.sqrt())),
     ("Swish", |s| {
-        real!(s, [a = s.float("alpha", 1.0)], |x| x / (1.0 + (-a * x).exp()))
+        real!(s, [a = s.float("alpha", 1.0)], |x| x
+            / (1.0 + (-a * x).exp()))
     }),
     ("Tan", |s| real!(s, |x| x.tan())),
-    ("Tanh", |s| fast(s, simd::Tanh {}, |s| real!(s, |x| x.tanh()))),
+    ("Tanh", |s| {
+        fast(s, simd::Tanh {}, |s| real!(s, |x| x.tanh()))
+    }),
     ("ThresholdedRelu", |s| {
-        real!(s, [a = s.float("alpha", 1.0)], |x| if x > a { x } else { 0.0 })
+        real!(s, [a = s.float("alpha", 1.0)], |x| if x > a {
+            x
+        } else {
+            0.0
+        })
     }),
     ("Clip", clip),
     ("Affine", |s| {
         let (a, b) = (s.float("alpha", 1.0), s.float("beta", 0.0));
         real!(s, [a = a, b = b], |x| a * x + b)
     }),
-    ("Scale", |s| real!(s, [a = s.float("scale", 1.0)], |x| a * x)),
+    ("Scale", |s| {
+        real!(s, [a = s.float("scale", 1.0)], |x| a * x)
+    }),
     ("ScaledTanh", |s| {
         let (a, b) = (s.float("alpha", 1.0), s.float("beta", 1.0));
         real!(s, [a = a, b = b], |x| a * (b * x).tanh())
@@ -136,10 +185,7 @@ pub(super) const KERNELS: &[(&str, Make)] = &[
 ];
 
 /// A kernel that takes each element of input 0 to one of output 0.
-pub(super) fn map<T: Pod, U: Pod>(
-    site: &Site<'_>,
-    f: impl Fn(T) -> U + Copy + 'static,
-) -> Made {
+pub(super) fn map<T: Pod, U: Pod>(site: &Site<'_>, f: impl Fn(T) -> U + Copy + 'static) -> Made {
     let (x, y) = (site.input(0)?, site.output(0)?);
     if x.elements() != y.elements() {
         return Err(format!(
@@ -174,11 +220,7 @@ pub(super) fn map<T: Pod, U: Pod>(
 }
 
 /// A kernel with a vectorised function for float32, and another for the rest.
-fn fast(
-    site: &Site<'_>,
-    op: impl SimdUnaryOp<f32> + 'static,
-    rest: fn(&Site<'_>) -> Made,
-) -> Made {
+fn fast(site: &Site<'_>, op: impl SimdUnaryOp<f32> + 'static, rest: fn(&Site<'_>) -> Made) -> Made {
     let (x, y) = (site.input(0)?, site.output(0)?);
     if x.dtype != DType::F32 || y.dtype != DType::F32 || x.elements() != y.elements() {
         return rest(site);

@@ -51,7 +51,9 @@ impl Windows {
         let strides = list(site, "strides", rank)?;
         let dilations = list(site, "dilations", rank)?;
         if window.len() != rank || positions.len() != rank {
-            return Err(format!("image, window and output have not all {rank} spatial axes"));
+            return Err(format!(
+                "image, window and output have not all {rank} spatial axes"
+            ));
         }
         let mut windows = Windows {
             image: image.iter().copied().collect(),
@@ -89,7 +91,11 @@ impl Windows {
             let positions = self.image[axis].div_ceil(self.strides[axis]);
             let needed = positions.saturating_sub(1) * self.strides[axis] + self.reach(axis);
             let pad = needed.saturating_sub(self.image[axis]);
-            let half = if more_before { pad.div_ceil(2) } else { pad / 2 };
+            let half = if more_before {
+                pad.div_ceil(2)
+            } else {
+                pad / 2
+            };
             self.before[axis] = half;
             self.after[axis] = pad - half;
         }
@@ -99,7 +105,9 @@ impl Windows {
     pub(super) fn reach(&self, axis: usize) -> usize {
         match self.window[axis] {
             0 => 0,
-            n => (n - 1).saturating_mul(self.dilations[axis]).saturating_add(1),
+            n => (n - 1)
+                .saturating_mul(self.dilations[axis])
+                .saturating_add(1),
         }
     }
 
@@ -121,7 +129,9 @@ impl Windows {
     pub(super) fn with_rank(&self, rank: usize) -> Self {
         let front = |list: &Axes, fill: usize| {
             let missing = rank.saturating_sub(list.len());
-            std::iter::repeat_n(fill, missing).chain(list.iter().copied()).collect::<Axes>()
+            std::iter::repeat_n(fill, missing)
+                .chain(list.iter().copied())
+                .collect::<Axes>()
         };
         Windows {
             image: front(&self.image, 1),

@@ -4,12 +4,12 @@
 use smallvec::SmallVec;
 use tenure_graph::control::{Pass, Point, Transfer, transfers};
 use tenure_graph::effects::OpClass;
-use tenure_graph::{NodeId, ValueId};
+use tenure_graph::{Attrs, DType, NodeId, ValueId};
 
 use super::Resolve;
 use crate::RuntimeError;
 use crate::memory::Address;
-use crate::program::{Action, Condition};
+use crate::program::{Action, Condition, Slice, Trips};
 
 /// A node with bodies between its first and its last step.
 pub(super) struct Owner {
@@ -25,6 +25,10 @@ pub(super) struct Owner {
     start: Option<usize>,
     /// Instructions that go elsewhere when a body ends, with the body.
     ends: Vec<(usize, usize)>,
+    /// Where a loop that counts its passes does so.
+    counter: Address,
+    /// Passes that its outputs have slices for.
+    planned: Option<i64>,
 }
 
 impl Owner {
@@ -38,7 +42,8 @@ impl Resolve<'_> {
     pub(super) fn begin(&mut self, id: NodeId) -> Result<(), RuntimeError> {
         let class = self.class(id);
         let mut transfers = transfers(self.graph, id, class);
-        if !matches!(class, OpClass::Branch | OpClass::Call | OpClass::While) {
+        let counts = matches!(class, OpClass::Loop | OpClass::Scan);
+        if !counts && !matches!(class, OpClass::Branch | OpClass::Call | OpClass::While) {
             self.refuse(id, "nodes with bodies of this kind are not run yet");
             transfers.clear();
         }
@@ -55,13 +60,19 @@ impl Resolve<'_> {
             entries: vec![0; node.bodies.len()],
             start: None,
             ends: Vec::new(),
+            counter: Address::default(),
+            planned: None,
         };
+        if counts {
+            owner.counter = self.places.counter()?;
+        }
         for t in owner.at(Point::Begin) {
             self.transfer(id, &t)?;
         }
         let start = match class {
             OpClass::Branch => Some(self.choice(id)?),
             OpClass::While => Some(Action::Jump(0)),
+            OpClass::Loop | OpClass::Scan => Some(self.head(&mut owner)?),
             _ => None,
         };
         if let Some(action) = start {
@@ -117,7 +128,7 @@ impl Resolve<'_> {
             None => return Err(out_of_place()),
         }
         for t in owner.at(Point::Enter(k)) {
-            self.transfer(owner.node, &t)?;
+            self.pass(owner.node, &owner, &t)?;
         }
         self.stack.push(owner);
         Ok(())
@@ -138,8 +149,17 @@ impl Resolve<'_> {
                 let at = at.first().copied().unwrap_or_default();
                 condition = Some(self.condition(owner.node, value, at));
             } else {
-                self.transfer(output, &t)?;
+                self.pass(output, &owner, &t)?;
             }
+        }
+        if matches!(owner.class, OpClass::Loop | OpClass::Scan) {
+            let counter = owner.counter;
+            self.emit(output, Action::Step { counter, condition });
+            if let Some(head) = owner.start {
+                self.emit(output, Action::Jump(head));
+            }
+            self.stack.push(owner);
+            return Ok(());
         }
         owner.ends.push((self.code.len(), owner.body));
         match (owner.class, condition) {
@@ -186,8 +206,14 @@ impl Resolve<'_> {
                 }
                 Action::Select { targets, .. } => targets.clone_from(&owner.entries),
                 Action::Jump(to) => *to = condition.unwrap_or(end),
+                Action::Next { exit, .. } => *exit = end,
                 _ => {}
             }
+        }
+        if matches!(owner.class, OpClass::Loop | OpClass::Scan) {
+            let (counter, planned) = (owner.counter, owner.planned);
+            self.emit(owner.node, Action::Done { counter, planned });
+            return Ok(());
         }
         for &(at, k) in &owner.ends {
             let Some(instruction) = self.code.get_mut(at) else {
@@ -205,6 +231,148 @@ impl Resolve<'_> {
                 _ => {}
             }
         }
+        Ok(())
+    }
+
+    /// What a loop that counts its passes begins with, and the instruction at its head.
+    fn head(&mut self, owner: &mut Owner) -> Result<Action, RuntimeError> {
+        let (id, counter) = (owner.node, owner.counter);
+        let node = &self.graph.nodes[id];
+        let mut condition = None;
+        let trips = if owner.class == OpClass::Loop {
+            if let Some(value) = node.input(1) {
+                condition = Some(self.condition(id, value, self.source(id, 1, value)?));
+            }
+            match node.input(0) {
+                Some(value) if self.graph.values[value].dtype == DType::I64 => {
+                    Trips::At(self.source(id, 0, value)?)
+                }
+                Some(_) => {
+                    self.refuse(id, "its number of passes is not of type int64");
+                    Trips::Any
+                }
+                None => Trips::Any,
+            }
+        } else {
+            let steps = self.scanned(id);
+            if steps.is_none() {
+                self.refuse(
+                    id,
+                    "the number of its passes is not known, or it has a batch axis",
+                );
+            }
+            Trips::Fixed(steps.unwrap_or(0))
+        };
+        self.emit(id, Action::Start { counter, condition });
+        Ok(Action::Next {
+            counter,
+            trips,
+            exit: 0,
+        })
+    }
+
+    /// The steps of a scan: the size of its first sliced input along its axis.
+    fn scanned(&self, id: NodeId) -> Option<i64> {
+        let node = &self.graph.nodes[id];
+        if self.graph.opset(node).is_some_and(|version| version < 9) {
+            return None;
+        }
+        let slices = usize::try_from(node.attrs.int("num_scan_inputs")?).ok()?;
+        let first = node.inputs.len().checked_sub(slices)?;
+        let dims = self.dims(node.input(first)?)?;
+        let axis = axis(&node.attrs, "scan_input_axes", 0, dims.len())?;
+        i64::try_from(*dims.get(axis)?).ok()
+    }
+
+    fn dims(&self, value: ValueId) -> Option<SmallVec<[u64; 4]>> {
+        self.graph.values[value].shape.as_ref()?.known()
+    }
+
+    /// One value passes in a loop: as a whole, as a slice, or made by the loop itself.
+    fn pass(&mut self, reader: NodeId, owner: &Owner, t: &Transfer) -> Result<(), RuntimeError> {
+        let counter = owner.counter;
+        match (t.pass, t.from, t.to) {
+            (Pass::Make, _, Some(to)) => {
+                let truth = self.graph.values[to].dtype == DType::Bool;
+                let to = self.places.settle(to, None)?;
+                self.emit(reader, Action::Make { counter, to, truth });
+                Ok(())
+            }
+            (Pass::Slice, Some(whole), Some(part)) => {
+                let from = self.sources(reader, whole)?;
+                let from = from.first().copied().unwrap_or_default();
+                let to = self.places.settle(part, None)?;
+                self.slice(owner, (whole, from), (part, to), true)
+            }
+            (Pass::Append, Some(part), Some(whole)) => {
+                let from = self.sources(reader, part)?;
+                let from = from.first().copied().unwrap_or_default();
+                let to = self.places.settle(whole, None)?;
+                self.slice(owner, (whole, to), (part, from), false)
+            }
+            (Pass::Put, ..) => Ok(()),
+            _ => self.transfer(reader, t),
+        }
+    }
+
+    /// The slice of a pass, out of a whole or into it.
+    fn slice(
+        &mut self,
+        owner: &Owner,
+        (whole, at): (ValueId, Address),
+        (part, part_at): (ValueId, Address),
+        out: bool,
+    ) -> Result<(), RuntimeError> {
+        let node = &self.graph.nodes[owner.node];
+        let find =
+            |slots: &[Option<ValueId>], of: ValueId| slots.iter().position(|&v| v == Some(of));
+        let slices = node.attrs.int("num_scan_inputs").unwrap_or(0);
+        let slices = usize::try_from(slices).unwrap_or(0);
+        let states = node.inputs.len().saturating_sub(slices);
+        let (list, order, k) = if owner.class == OpClass::Loop {
+            ("", "", Some(0))
+        } else if out {
+            let k = find(&node.inputs[states.min(node.inputs.len())..], whole);
+            ("scan_input_axes", "scan_input_directions", k)
+        } else {
+            let k = find(&node.outputs, whole).and_then(|k| k.checked_sub(states));
+            ("scan_output_axes", "scan_output_directions", k)
+        };
+        let slice = k.and_then(|k| {
+            let dims = self.dims(whole)?;
+            let axis = axis(&node.attrs, list, k, dims.len())?;
+            let count = usize::try_from(*dims.get(axis)?).ok()?;
+            let behind = dims
+                .get(axis + 1..)?
+                .iter()
+                .try_fold(1u64, |n, &d| n.checked_mul(d))?;
+            let run = self.graph.values[part].dtype.bytes(behind)?;
+            let run = usize::try_from(run).ok()?;
+            let backwards = node.attrs.ints(order).and_then(|l| l.get(k).copied()) == Some(1);
+            // Slices of less than a byte, and parts that are no slice, are refused.
+            let fits = self.graph.values[part].dtype.bits()? % 8 == 0
+                && part_at.len.checked_mul(count) == Some(at.len);
+            fits.then_some(Slice {
+                whole: at,
+                part: part_at,
+                count,
+                run,
+                backwards,
+            })
+        });
+        let Some(slice) = slice else {
+            self.refuse(owner.node, "a slice that it works on has no known size");
+            return Ok(());
+        };
+        let counter = owner.counter;
+        self.emit(
+            owner.node,
+            Action::Slice {
+                counter,
+                slice,
+                out,
+            },
+        );
         Ok(())
     }
 
@@ -242,6 +410,20 @@ impl Resolve<'_> {
         }
         Ok(())
     }
+}
+
+/// The axis that entry `k` of a list of axes names; the first one where it is left out.
+fn axis(attrs: &Attrs, list: &str, k: usize, rank: usize) -> Option<usize> {
+    let axis = attrs
+        .ints(list)
+        .and_then(|l| l.get(k).copied())
+        .unwrap_or(0);
+    let from_front = if axis < 0 {
+        axis.checked_add(i64::try_from(rank).ok()?)?
+    } else {
+        axis
+    };
+    usize::try_from(from_front).ok().filter(|&a| a < rank)
 }
 
 fn out_of_place() -> RuntimeError {

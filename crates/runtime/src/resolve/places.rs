@@ -7,6 +7,7 @@ use tenure_graph::plan::{Item, Place, Plan};
 use tenure_graph::{DType, Graph, NodeId, ValueId};
 
 use crate::RuntimeError;
+use crate::exec::COUNTER;
 use crate::memory::{Address, Memory};
 use crate::numbers::contents;
 use crate::program::{Layout, Resident, Tensor};
@@ -240,6 +241,11 @@ impl<'a> Places<'a> {
             dims: value.and_then(|v| self.dims(v)),
             at,
         })
+    }
+
+    /// Memory in which a loop counts its passes.
+    pub(super) fn counter(&mut self) -> Result<Address, RuntimeError> {
+        self.block(COUNTER, 1)
     }
 
     /// Where a value is.
