@@ -27,6 +27,9 @@ RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Rando
           "RandomUniformLike", "ImageDecoder"}
 """Operators whose answers are not to be compared: random, or a codec."""
 
+STEP = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""What two answers of a small type may differ by: one step, relative to the number."""
+
 RIGHT, REFUSED, WRONG, APART = "right", "refused", "wrong", "apart"
 
 
@@ -80,6 +83,7 @@ def difference(found: np.ndarray, wanted: np.ndarray, rtol: float, atol: float) 
         return f"shape {found.shape}, and {wanted.shape} is right"
     if wanted.dtype.kind in "biu":
         return "" if np.array_equal(found, wanted) else f"{found.ravel()[:4]} for {wanted.ravel()[:4]}"
+    rtol = max(rtol, STEP.get(wanted.dtype.name, 0))
     wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
     a, b = found.astype(wide), wanted.astype(wide)
     if np.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True):
