@@ -3,7 +3,7 @@
 //! `cargo xtask codegen [--check]` writes the code that reads protobuf files, or says whether it
 //! is current. `cargo xtask examples [--check]` does the same for the example models.
 //! `cargo xtask bench-solve` measures the solver. `cargo xtask scripts` runs random scripts for the
-//! allocator.
+//! allocator. `cargo xtask onnx-cases` runs the backend tests of ONNX.
 
 #![allow(
     clippy::print_stdout,
@@ -19,7 +19,7 @@ mod scripts;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask (codegen | examples) [--check]\n       cargo xtask bench-solve --help\n       cargo xtask scripts [COUNT] [FIRST_SEED]";
+const USAGE: &str = "usage: cargo xtask (codegen | examples) [--check]\n       cargo xtask bench-solve --help\n       cargo xtask scripts [COUNT] [FIRST_SEED]\n       cargo xtask onnx-cases [--every N] [--list FILE] [NAME…]";
 
 /// What to do with files that are made.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         }
         ["bench-solve", ref options @ ..] => bench_solve::main(&root(), options),
         ["scripts", ref options @ ..] => scripts::main(options),
+        ["onnx-cases", ref options @ ..] => onnx_cases(options),
         _ => Err(USAGE.to_owned()),
     };
     match done {
@@ -52,6 +53,22 @@ fn main() -> ExitCode {
             eprintln!("xtask: {message}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Runs the backend tests of ONNX with the release binary. They come from the Python package `onnx`
+/// (`tests/python/requirements.txt`); `PYTHON` names an interpreter that has it.
+fn onnx_cases(options: &[&str]) -> Result<(), String> {
+    let python = std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into());
+    let run = std::process::Command::new(&python)
+        .arg(root().join("tests/python/onnx_cases.py"))
+        .args(options)
+        .status();
+    let status = run.map_err(|e| format!("cannot run {}: {e}", python.display()))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err("a case is wrong, or the cases cannot be run; see above".to_owned())
     }
 }
 
