@@ -186,7 +186,7 @@ fn arrays(graph: &Graph, args: &RunArgs) -> Result<BTreeMap<String, Array>, Fail
         let splits = text
             .match_indices('=')
             .map(|(at, _)| (&text[..at], &text[at + 1..]));
-        let Some((name, file)) = splits.clone().filter(|(n, _)| names.contains(n)).last() else {
+        let Some((name, file)) = splits.clone().rfind(|(n, _)| names.contains(n)) else {
             let known = names.join(", ");
             return Err(if splits.count() == 0 {
                 Failure::bad(format!("--input {text:?}: expected NAME=FILE.npy"))

@@ -342,7 +342,7 @@ fn remainder(site: &Site<'_>) -> Made {
     let of_dividend = site.flag("fmod", false);
     match site.input(0)?.dtype {
         DType::F32 => zip(site, move |x: f32, y: f32| {
-            modulo(of_dividend, x.into(), y.into()) as f32
+            f32::of(modulo(of_dividend, x.into(), y.into()))
         }),
         DType::F64 => zip(site, move |x: f64, y: f64| modulo(of_dividend, x, y)),
         DType::F16 => zip(site, move |x: f16, y: f16| {

@@ -114,13 +114,8 @@ impl Product for f32 {
 }
 
 /// The product of float32.
+#[derive(Default)]
 pub(super) struct Gemm(pub(super) GemmExecutor);
-
-impl Default for Gemm {
-    fn default() -> Self {
-        Gemm(GemmExecutor::default())
-    }
-}
 
 macro_rules! plain_products {
     ($($ty:ty),*) => {$(
@@ -193,9 +188,13 @@ fn plain<T: Number>(
     finish: Finish<'_, T>,
 ) {
     #[expect(clippy::float_cmp, reason = "1 stands for nothing to do")]
-    let scale = |x: T| match finish.alpha {
-        alpha if alpha == 1.0 => x,
-        alpha => T::of(x.f64() * f64::from(alpha)),
+    let as_is = finish.alpha == 1.0;
+    let scale = |x: T| {
+        if as_is {
+            x
+        } else {
+            T::of(x.f64() * f64::from(finish.alpha))
+        }
     };
     for (i, row) in out
         .chunks_exact_mut(right.cols.max(1))

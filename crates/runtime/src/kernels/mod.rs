@@ -10,6 +10,7 @@
 //! then.
 
 mod accumulate;
+mod algebra;
 mod attention;
 mod binary;
 mod cast;
@@ -28,9 +29,11 @@ mod quantize;
 mod recurrent;
 mod reduce;
 mod resize;
+mod signal;
 mod small;
 mod strided;
 mod unary;
+mod vision;
 mod window;
 
 use smallvec::SmallVec;
@@ -331,6 +334,7 @@ impl Kernels {
     pub fn builtin() -> Self {
         let families = [
             accumulate::KERNELS,
+            algebra::KERNELS,
             attention::KERNELS,
             binary::KERNELS,
             cast::KERNELS,
@@ -348,7 +352,9 @@ impl Kernels {
             recurrent::KERNELS,
             reduce::KERNELS,
             resize::KERNELS,
+            signal::KERNELS,
             unary::KERNELS,
+            vision::KERNELS,
         ];
         let rows = families.into_iter().flatten();
         Kernels {

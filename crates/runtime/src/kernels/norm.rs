@@ -181,7 +181,7 @@ fn layer(site: &Site<'_>) -> Made {
     with_type!(x.dtype, floats, T => kernel_over(&[0], move |call| {
         let (scales, biases) = (call.read::<T>(1), call.read::<T>(2));
         call.settle(0, 0);
-        for (r, row) in rows_of::<T>(row, call.write::<T>(0).len()) {
+        for (r, row) in rows_of(row, call.write::<T>(0).len()) {
             let y = &mut call.write::<T>(0)[row];
             let [mean, inverse] = moments(y, epsilon);
             for y in y.iter_mut() {
@@ -200,7 +200,7 @@ fn layer(site: &Site<'_>) -> Made {
     }))
 }
 
-fn rows_of<T>(row: usize, len: usize) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> {
+fn rows_of(row: usize, len: usize) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> {
     let rows = len.checked_div(row).unwrap_or(0);
     (0..rows).map(move |r| (r, r * row..(r + 1) * row))
 }

@@ -42,17 +42,20 @@ impl Cell {
     }
 }
 
+/// A function of a number with two more that are fixed.
+type Function = fn(f64, f64, f64) -> f64;
+
 /// A function of a gate, with its two numbers.
 #[derive(Clone, Copy, Debug)]
 struct Activation {
-    f: fn(f64, f64, f64) -> f64,
+    f: Function,
     alpha: f64,
     beta: f64,
 }
 
 impl Activation {
     fn of(name: &str, alpha: Option<f64>, beta: Option<f64>) -> Result<Self, String> {
-        let (f, a, b): (fn(f64, f64, f64) -> f64, f64, f64) = match name {
+        let (f, a, b): (Function, f64, f64) = match name {
             "Sigmoid" => (|x, _, _| 1.0 / (1.0 + (-x).exp()), 0.0, 0.0),
             "Tanh" => (|x, _, _| x.tanh(), 0.0, 0.0),
             "Relu" => (|x, _, _| x.max(0.0), 0.0, 0.0),
