@@ -38,7 +38,7 @@ pub fn run(args: &RunArgs, ui: &Ui) -> Result<Exit, Failure> {
     }
     let mut bench = Bench::new(loaded, args)?;
     let inputs = inputs(&bench.loaded.graph, arrays, args.seed)?;
-    let options = options(&args.rules)?;
+    let options = options(&args.rules);
     let mut program = bench.program(&options, Layout::Planned, ui)?;
     let fail = |e: RuntimeError| Failure::bad(format!("{path}: {e}"));
     let bytes: Vec<&[u8]> = inputs.iter().map(|(_, a)| &a.bytes[..]).collect();
