@@ -136,9 +136,13 @@ fn perform(
                 memory.copy(from, to);
             }
         }
-        Action::Step { counter, condition } => {
-            let live = condition.is_none_or(|c| first(memory, c) != 0.0);
+        Action::Decide { counter, condition } => {
+            let live = first(memory, *condition) != 0.0;
             let passes = self::counter(memory, *counter).0;
+            set_counter(memory, *counter, passes, live);
+        }
+        Action::Step { counter } => {
+            let (passes, live) = self::counter(memory, *counter);
             set_counter(memory, *counter, passes.saturating_add(1), live);
         }
         Action::Done { counter, planned } => {

@@ -71,11 +71,13 @@ pub(crate) enum Action {
         slice: Slice,
         out: bool,
     },
-    /// A pass is over.
-    Step {
+    /// The body has decided whether the loop goes on.
+    Decide {
         counter: Address,
-        condition: Option<Condition>,
+        condition: Condition,
     },
+    /// A pass is over.
+    Step { counter: Address },
     /// A loop is over. As many passes have run as the plan has slices for.
     Done {
         counter: Address,
@@ -173,9 +175,9 @@ impl Instruction {
             Action::Copy { to, .. } => (Some(*to), [&[]; 3]),
             Action::Clear(at) => (Some(*at), [&[]; 3]),
             Action::Kernel(work) => (None, [&work.outputs, &work.temporary, &work.spoilt]),
-            Action::Start { counter, .. } | Action::Step { counter, .. } => {
-                (Some(*counter), [&[]; 3])
-            }
+            Action::Start { counter, .. }
+            | Action::Decide { counter, .. }
+            | Action::Step { counter } => (Some(*counter), [&[]; 3]),
             Action::Make { to, .. } => (Some(*to), [&[]; 3]),
             Action::Slice {
                 slice, out: true, ..

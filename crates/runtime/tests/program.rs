@@ -114,6 +114,44 @@ fn a_loop_without_end_is_cut_by_the_limit() {
     assert_eq!(program.run(&[&number(0.0)]), Ok(()));
 }
 
+/// The condition of a loop is read before its states are written, which may lie over it; and slices
+/// are handed over before and after, as the list of transfers says.
+#[test]
+fn a_loop_of_onnx_counts_collects_and_stops() {
+    let source = r#"{"format": "tenure.graph/1", "dialect": "onnx", "graphs": [
+      {"name": "root", "nodes": [
+        {"name": "trips", "op": "Const", "attrs": {"value": [3]},
+         "outputs": [{"dtype": "int64", "shape": []}]},
+        {"name": "go", "op": "Const", "attrs": {"value": [true]},
+         "outputs": [{"dtype": "bool", "shape": []}]},
+        {"name": "x", "op": "Data", "outputs": [{"dtype": "float32", "shape": []}]},
+        {"name": "loop", "op": "Loop", "inputs": ["trips:0", "go:0", "x:0"],
+         "outputs": [{"dtype": "float32", "shape": []}, {"dtype": "float32", "shape": [3]}],
+         "subgraphs": [{"role": "body", "graph": "b"}]},
+        {"name": "out", "op": "NetOutput", "inputs": ["loop:0", "loop:1"]}]},
+      {"name": "b", "nodes": [
+        {"name": "i", "op": "Data", "outputs": [{"dtype": "int64", "shape": []}]},
+        {"name": "c", "op": "Data", "outputs": [{"dtype": "bool", "shape": []}]},
+        {"name": "s", "op": "Data", "outputs": [{"dtype": "float32", "shape": []}]},
+        {"name": "go", "op": "Identity", "inputs": ["c:0"],
+         "outputs": [{"dtype": "bool", "shape": []}]},
+        {"name": "next", "op": "Add", "inputs": ["s:0", "s:0"],
+         "outputs": [{"dtype": "float32", "shape": []}]},
+        {"name": "kept", "op": "Identity", "inputs": ["s:0"],
+         "outputs": [{"dtype": "float32", "shape": []}]},
+        {"name": "out", "op": "NetOutput", "inputs": ["go:0", "next:0", "kept:0"]}]}]}"#;
+    let graph = json::read(source.as_bytes()).unwrap();
+    let mut program = program(&graph, &planned(&graph)).unwrap();
+    let given = encode(tenure_graph::DType::F32, [1.5]).unwrap();
+    for poison in [0, 0xff, 0] {
+        program.poison(poison);
+        program.run(&[&given]).unwrap();
+        let result = |i: usize| decode(program.results()[i].dtype, &program.result(i));
+        assert_eq!(result(0), Some(vec![12.0]));
+        assert_eq!(result(1), Some(vec![1.5, 3.0, 6.0]));
+    }
+}
+
 /// A plan is of one graph: with another one it is refused or runs somehow, and nothing panics.
 #[test]
 fn a_plan_of_another_graph_does_no_harm() {

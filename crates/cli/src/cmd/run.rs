@@ -11,7 +11,7 @@ use tenure_check::{CheckedPlan, check};
 use tenure_formats::weights::Weights;
 use tenure_graph::plan::{PlanOptions, Sharing};
 use tenure_graph::{Attr, DType, Dim, Graph, Shape, TensorData};
-use tenure_plan::{assign, memory};
+use tenure_plan::{assign, memory, streams};
 use tenure_runtime::{Kernels, Layout, Program, RuntimeError};
 
 use crate::args::RunArgs;
@@ -113,6 +113,7 @@ impl<'a> Bench<'a> {
         let prepared = pipeline::prepared(graph, table, options, &self.args.model.model)?;
         let graph = pipeline::ordered(prepared.graph, table, options, &self.args.rules)
             .map_err(|e| bad(&e))?;
+        let graph = streams::spread(graph, table, options, self.args.rules.streams);
         let found = memory(&graph, table, options).map_err(|e| bad(&e))?;
         let config = config(&self.args.search);
         let planned = search::watched(ui, |watch| assign(found, options, &config, watch));

@@ -147,14 +147,24 @@ impl Resolve<'_> {
             if let (Pass::Take, Some(value)) = (t.pass, t.from) {
                 let at = self.sources(output, value)?;
                 let at = at.first().copied().unwrap_or_default();
-                condition = Some(self.condition(owner.node, value, at));
+                let taken = self.condition(owner.node, value, at);
+                condition = Some(taken);
+                // What comes after may be written over the condition.
+                if owner.class == OpClass::Loop {
+                    let (counter, condition) = (owner.counter, taken);
+                    self.emit(output, Action::Decide { counter, condition });
+                }
             } else {
                 self.pass(output, &owner, &t)?;
+            }
+            // As many passes must run as there are slices to write.
+            if let (Pass::Append, Some(whole)) = (t.pass, t.to) {
+                owner.planned = self.passes(&owner, whole);
             }
         }
         if matches!(owner.class, OpClass::Loop | OpClass::Scan) {
             let counter = owner.counter;
-            self.emit(output, Action::Step { counter, condition });
+            self.emit(output, Action::Step { counter });
             if let Some(head) = owner.start {
                 self.emit(output, Action::Jump(head));
             }
@@ -313,6 +323,15 @@ impl Resolve<'_> {
             (Pass::Put, ..) => Ok(()),
             _ => self.transfer(reader, t),
         }
+    }
+
+    /// The slices of an output that a loop fills, one a pass.
+    fn passes(&self, owner: &Owner, whole: ValueId) -> Option<i64> {
+        let dims = self.dims(whole)?;
+        if owner.class == OpClass::Scan {
+            return self.scanned(owner.node);
+        }
+        i64::try_from(*dims.first()?).ok()
     }
 
     /// The slice of a pass, out of a whole or into it.
