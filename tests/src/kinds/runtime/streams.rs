@@ -236,12 +236,19 @@ impl Scene {
     fn is_at(&self, name: &str, want: &str) -> Result<Result<(), Whereabouts>, String> {
         let block = self.block(name)?;
         let range = self.place(name)?;
-        let got = self.memory.locate(range.start);
+        let is_held = self.memory.holders(block).iter().any(|&count| count > 0);
+        let got = match self.memory.locate(range.start) {
+            // It has no memory.
+            _ if range.is_empty() && is_held => Whereabouts::Held(block),
+            Whereabouts::Below if range.start >= OUTSIDE => Whereabouts::Caller(block),
+            got => got,
+        };
         let (state, which) = want.split_once(':').unwrap_or((want, ""));
         let number = || which.parse::<u32>().map_err(|e| format!("{want}: {e}"));
         // Somebody else has it, so it was idle at some time.
         let again = matches!(got, Whereabouts::Held(other) if other != block);
-        let depot = matches!(got, Whereabouts::Depot | Whereabouts::Below) || again;
+        let returned = got == Whereabouts::Caller(block) && range.start >= OUTSIDE;
+        let depot = matches!(got, Whereabouts::Depot | Whereabouts::Below) || again || returned;
         let home = matches!(got, Whereabouts::Pool(_)) || depot;
         let released = matches!(got, Whereabouts::Released(b) if b == block);
         let is = match state {
