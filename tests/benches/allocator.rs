@@ -1,15 +1,15 @@
 //! Time of a request and its release from cache: `cargo bench -p tenure-tests --bench allocator`.
 //!
-//! Prints a table and asserts nothing: machines are shared and noisy. Of several rounds the fastest
-//! counts, which others disturb least.
+//! Prints a table and asserts nothing: machines are shared and noisy. Rounds are shorter than a
+//! slice of the scheduler, and of many the fastest counts, which others disturb least.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use tenure_runtime::allocator::{Allocator, Budget, Rules};
 
-const ROUNDS: usize = 20;
-const REQUESTS: u32 = 200_000;
+const ROUNDS: usize = 1000;
+const REQUESTS: u32 = 5000;
 
 /// Nanoseconds of one request with its release: blocks of all sizes in turn, `live` of them at a
 /// time.
