@@ -195,6 +195,9 @@ pub struct PlanArgs {
     /// Save the report
     #[arg(long, value_name = "R.html")]
     pub report: Option<PathBuf>,
+    /// Say what each rule costs, by planning without it
+    #[arg(long)]
+    pub costs: bool,
     /// Print the summary as JSON
     #[arg(long)]
     pub json: bool,

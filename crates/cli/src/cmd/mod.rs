@@ -2,6 +2,7 @@
 
 mod check;
 mod convert;
+mod costs;
 mod diff;
 mod guard;
 mod lint;

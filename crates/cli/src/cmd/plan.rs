@@ -5,16 +5,16 @@ use std::time::Instant;
 use serde::Serialize;
 use tenure_check::check;
 use tenure_graph::changes::Changes;
-use tenure_graph::effects::OpTable;
-use tenure_graph::plan::{Arena, Plan, PlanOptions};
+use tenure_graph::plan::{Arena, Plan};
 use tenure_graph::plan_file::{CheckBlock, ModelIdentity, PlanFile, Summary};
-use tenure_graph::{Graph, Node, StreamId};
+use tenure_graph::{Graph, Node};
 use tenure_guard::compile;
 use tenure_plan::metadata::MemoryGraph;
-use tenure_plan::{Config, Cut, PlanError, assign, memory, streams};
+use tenure_plan::{Cut, assign, memory, streams};
 use tenure_report::{ReportModel, html, text};
 
 use crate::args::{OrderChoice, PlanArgs};
+use crate::cmd::costs::{self, Cost, Peak, Streams};
 use crate::exit::{Exit, Failure};
 use crate::pipeline::{self, Model, config, options, since};
 use crate::ui::Ui;
@@ -32,6 +32,8 @@ struct Json<'a> {
     copies: JsonCopies,
     #[serde(skip_serializing_if = "Option::is_none")]
     streams: Option<&'a Streams>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    costs: Option<&'a [Cost]>,
     dynamic_values: usize,
     check: &'a CheckBlock,
     warnings: &'a [String],
@@ -77,53 +79,6 @@ struct JsonCopies {
     by_plain_rules: Option<usize>,
 }
 
-/// What runs side by side.
-#[derive(Serialize)]
-struct Streams {
-    /// Streams that the plan runs on.
-    used: usize,
-    /// Steps that others wait for.
-    events: usize,
-    /// Waits for these.
-    waits: usize,
-    /// What it costs in memory.
-    peaks: Vec<Peak>,
-}
-
-/// Bytes of all arenas of a plan on so many streams.
-#[derive(Serialize)]
-struct Peak {
-    streams: usize,
-    bytes: u64,
-}
-
-impl Streams {
-    fn new(graph: &Graph, plan: &Plan, peaks: Vec<Peak>) -> Self {
-        let mut events: Vec<u32> = plan.waits.iter().map(|w| w.before).collect();
-        events.sort_unstable();
-        events.dedup();
-        Streams {
-            used: streams::used(graph),
-            events: events.len(),
-            waits: plan.waits.len(),
-            peaks,
-        }
-    }
-
-    /// One line for people.
-    fn line(&self) -> String {
-        let peak = |p: &Peak| format!("{} on {}", p.bytes, p.streams);
-        let peaks: Vec<String> = self.peaks.iter().map(peak).collect();
-        format!(
-            "Streams: {}, with {} events and {} waits; bytes at the peak by streams: {}",
-            self.used,
-            self.events,
-            self.waits,
-            peaks.join(", ")
-        )
-    }
-}
-
 /// Nodes of a graph, and inputs or outputs of a node, beyond which nobody counts the copies of the
 /// plain rules: some of these compare all slots of a node with each other.
 const PLAIN_RULES_UP_TO: (usize, usize) = (100_000, 4096);
@@ -155,6 +110,7 @@ struct Outcome {
     storages: usize,
     copies: usize,
     streams: Option<Streams>,
+    costs: Option<Vec<Cost>>,
     plain_rules: Option<usize>,
     dynamic: usize,
     summary: Summary,
@@ -248,7 +204,8 @@ fn of_graph(graph: Graph, args: &PlanArgs, ui: &Ui, read_ms: f64) -> Result<Outc
     let plan = planned.plan;
     let streams = match alone {
         Some(alone) => {
-            let mut peaks = peaks(alone, &loaded.table, &options, &config, wanted).map_err(bad)?;
+            let mut peaks =
+                costs::peaks(alone, &loaded.table, &options, &config, wanted).map_err(bad)?;
             peaks.push(Peak {
                 streams: streams::used(&graph),
                 bytes: plan.arenas.iter().map(|a| a.size).sum(),
@@ -257,6 +214,11 @@ fn of_graph(graph: Graph, args: &PlanArgs, ui: &Ui, read_ms: f64) -> Result<Outc
         }
         None => None,
     };
+    let costs = args.costs.then(|| {
+        let size = plan.arenas.iter().map(|a| a.size).sum();
+        costs::costs(&graph, &loaded.table, &options, &config, size)
+    });
+    let costs = costs.transpose().map_err(bad)?;
     let summary = Summary::new(&graph, &plan, planned.in_place);
     let model = own.as_ref().unwrap_or(&graph);
     let checked = check(model, &loaded.table, &plan).map_err(|violations| {
@@ -286,6 +248,7 @@ fn of_graph(graph: Graph, args: &PlanArgs, ui: &Ui, read_ms: f64) -> Result<Outc
         check: block,
         plain_rules,
         streams,
+        costs,
         source: Source::Graph(Box::new((graph, plan, changes))),
         warnings,
         cut: planned.cut,
@@ -298,34 +261,6 @@ fn of_graph(graph: Graph, args: &PlanArgs, ui: &Ui, read_ms: f64) -> Result<Outc
             check,
         },
     })
-}
-
-/// The peaks of plans on fewer streams: one, and each power of two below those that are wanted.
-fn peaks(
-    mut graph: Graph,
-    table: &OpTable,
-    options: &PlanOptions,
-    config: &Config,
-    wanted: u32,
-) -> Result<Vec<Peak>, PlanError> {
-    let mut peaks = Vec::new();
-    let is_given = streams::used(&graph) > 1;
-    if is_given {
-        for node in graph.nodes.values_mut() {
-            node.stream = node.stream.map(|_| StreamId::from_u32(0));
-        }
-    }
-    let fewer = std::iter::successors(Some(1u32), |n| n.checked_mul(2));
-    let fewer = fewer.take_while(|&n| n < wanted && (n == 1 || !is_given));
-    for count in fewer {
-        let graph = streams::spread(graph.clone(), table, options, count);
-        let planned = tenure_plan::plan(&graph, table, options, config)?;
-        peaks.push(Peak {
-            streams: streams::used(&graph),
-            bytes: planned.plan.arenas.iter().map(|a| a.size).sum(),
-        });
-    }
-    Ok(peaks)
 }
 
 fn of_memory(text: &[u8], args: &PlanArgs, ui: &Ui, read: f64) -> Result<Outcome, Failure> {
@@ -370,6 +305,7 @@ fn of_memory(text: &[u8], args: &PlanArgs, ui: &Ui, read: f64) -> Result<Outcome
         copies: 0,
         plain_rules: None,
         streams: None,
+        costs: None,
         dynamic: 0,
         summary: file.summary,
         check: file.check.clone(),
@@ -396,6 +332,8 @@ fn show(outcome: Outcome, args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
     };
     let summary = json.is_none() && !ui.quiet();
     let streams = outcome.streams.as_ref().map(Streams::line);
+    let costs = outcome.costs.iter().flatten().map(Cost::line);
+    let costs: Vec<String> = costs.collect();
     if args.output.is_some() || args.report.is_some() || summary {
         let warnings = outcome.warnings.clone();
         let file = outcome.into_file();
@@ -418,6 +356,10 @@ fn show(outcome: Outcome, args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
                 };
                 ui.say(text::summary(&model, style).trim_end());
                 streams.iter().for_each(|line| ui.say(line));
+                if !costs.is_empty() {
+                    ui.say("What rules cost:");
+                }
+                costs.iter().for_each(|line| ui.say(format!("  {line}")));
             }
         }
     }
@@ -473,6 +415,7 @@ fn json<'a>(outcome: &'a Outcome, args: &PlanArgs) -> Json<'a> {
             by_plain_rules: outcome.plain_rules,
         },
         streams: outcome.streams.as_ref(),
+        costs: outcome.costs.as_deref(),
         dynamic_values: outcome.dynamic,
         check: &outcome.check,
         warnings: &outcome.warnings,
