@@ -1,8 +1,8 @@
 //! NumPy's `.npy` files: one array each. Source of the format: NumPy Enhancement Proposal 1.
 //!
 //! Types that NumPy does not know are written as it writes those of the package `ml_dtypes`: raw
-//! bytes (`V2` for bfloat16, `V1` for the 8-bit floats). Types of less than a byte take a byte an
-//! element in a file, and are packed in memory.
+//! bytes (`V2` for bfloat16, `V1` for the 8-bit floats, one of which it also calls `f1`). Types of
+//! less than a byte take a byte an element in a file, and are packed in memory.
 
 use tenure_graph::DType;
 
@@ -32,12 +32,12 @@ fn names(dtype: DType) -> &'static [&'static str] {
         DType::BF16 => &["<V2", "|V2"],
         DType::F8E4M3FN
         | DType::F8E4M3FNUZ
-        | DType::F8E5M2
         | DType::F8E5M2FNUZ
         | DType::F8E8M0
         | DType::F4E2M1
         | DType::F6E2M3
         | DType::F6E3M2 => &["|V1", "<V1", "|u1"],
+        DType::F8E5M2 => &["|V1", "<V1", "<f1", "|f1", "|u1"],
         DType::I64 => &["<i8"],
         DType::I32 => &["<i4"],
         DType::I16 => &["<i2"],
