@@ -5,9 +5,11 @@ use std::path::Path;
 use tenure_check::{Violation, check};
 use tenure_formats::ModelFile;
 use tenure_graph::Graph;
+use tenure_graph::plan::{Place, Plan, Storage};
 use tenure_graph::plan_file::{CheckBlock, PlanFile, Summary};
 use tenure_graph::recorded::Recorded;
 use tenure_plan::recorded::{recorded, uncleared};
+use tenure_report::grouped;
 
 use crate::exit::Failure;
 use crate::pipeline::Loaded;
@@ -42,19 +44,38 @@ pub fn plan(loaded: &Loaded, record: &Recorded) -> Result<Carried, Failure> {
         }
         Err(list) => (CheckBlock::default(), list),
     };
-    let warnings = uncleared(graph, table, record).into_iter();
-    let warnings = warnings.map(|(value, node)| {
+    let mut warnings: Vec<String> = unaccounted(&plan).into_iter().collect();
+    let missed = uncleared(graph, table, record).into_iter();
+    warnings.extend(missed.map(|(value, node)| {
         format!(
             "{:?} clears other bytes than those of {:?}, which must be zero",
             graph.node_label(node),
             graph.value_label(value)
         )
-    });
+    }));
     let summary = Summary::new(graph, &plan, 0);
     let identity = loaded.identity.clone();
     Ok(Carried {
         file: PlanFile::new(graph, identity, &plan, summary, block),
         violations,
-        warnings: warnings.collect(),
+        warnings,
+    })
+}
+
+/// Said where the file's own figure is more than its buffers take: one may have been missed.
+fn unaccounted(plan: &Plan) -> Option<String> {
+    let end = |s: &Storage| match s.place {
+        Place::Arena { arena: 0, offset } => offset.saturating_add(s.size),
+        _ => 0,
+    };
+    let used = plan.storages.values().map(end).max().unwrap_or(0);
+    let stated = plan.arenas.first().map_or(0, |a| a.size);
+    (used < stated).then(|| {
+        format!(
+            "the model says that it takes {} bytes, and its buffers end at {}: what else there is \
+             is not known",
+            grouped(stated),
+            grouped(used)
+        )
     })
 }

@@ -13,7 +13,7 @@ use tenure_graph::control::transfers;
 use tenure_graph::effects::demands::{
     ANY_MEMORY, HOST_MEMORY, HOST_SHARED_MEMORY, is_alone, kind_name,
 };
-use tenure_graph::effects::{Effects, OpTable};
+use tenure_graph::effects::{Effects, OpTable, Run};
 use tenure_graph::entity::PrimaryMap;
 use tenure_graph::plan::{
     Arena, Item, Life, Member, Place, Plan, PlanOptions, Sizes, Span, Storage,
@@ -218,6 +218,14 @@ impl Places {
             for (output, input) in shared(&effects, node.outputs.len(), node.inputs.len()) {
                 self.join(node.output(output), node.input(input));
             }
+            // Pieces without a gap have no room for the bytes to spare between them.
+            let is_packed = |run: Option<Run>| run.is_some_and(|run| run.packed);
+            if is_packed(effects.input_run) {
+                self.join_pieces(&node.inputs);
+            }
+            if is_packed(effects.output_run) {
+                self.join_pieces(&node.outputs);
+            }
             if !node.bodies.is_empty() {
                 for t in transfers(graph, step.node, effects.class) {
                     self.join(t.from, t.to);
@@ -234,6 +242,14 @@ impl Places {
         if self.pieces[a].meets(&self.pieces[b]) {
             let (a, b) = (self.root(a), self.root(b));
             self.parent[a.max(b)] = a.min(b);
+        }
+    }
+
+    /// Makes one storage of pieces that each begin where the one before ends.
+    fn join_pieces(&mut self, pieces: &[Option<ValueId>]) {
+        let pieces: Vec<Option<ValueId>> = pieces.iter().copied().filter(Option::is_some).collect();
+        for pair in pieces.windows(2) {
+            self.join(pair[0], pair[1]);
         }
     }
 

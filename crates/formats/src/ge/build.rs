@@ -19,7 +19,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use tenure_graph::effects::demands::{
-    ANY_MEMORY, HOST_MEMORY, HOST_SHARED_MEMORY, PEER_MEMORY, SESSION_MEMORY,
+    ANY_MEMORY, HOST_MEMORY, HOST_SHARED_MEMORY, OUTPUT_KINDS, PEER_MEMORY, SESSION_MEMORY,
 };
 use tenure_graph::effects::{OpClass, OpTable, Trait};
 use tenure_graph::link::{self, ModelDef, NodeDef, OutputDef, Ref, RefTo};
@@ -45,6 +45,9 @@ const SIZES: [(&str, i64); 5] = [
     ("host_memory_size", HOST_MEMORY),
     ("host_svm_size", HOST_SHARED_MEMORY),
 ];
+
+/// The kind of memory that a tensor is in, as it says itself.
+const TENSOR_KIND: &str = "_tensor_memory_type";
 
 /// The engine that runs a node: the name in files, and the key in graphs.
 const ENGINE: (&str, &str) = ("_ge_attr_op_kernel_lib_name", "kernel_lib");
@@ -293,6 +296,7 @@ impl Builder {
             place.outputs = known.collect();
         }
         let workspace = self.workspace(&op, class, place)?;
+        kinds_of_tensors(&mut op);
         let bodies = (op.subgraphs.iter())
             .filter(|name| !name.is_empty())
             .enumerate()
@@ -390,14 +394,29 @@ impl Builder {
         }
         if class == OpClass::Output {
             for (k, desc) in op.output_descs.iter().enumerate() {
-                let offset = op.output_offsets.get(k);
-                if offset.is_some() && offset != op.input_offsets.get(k) && desc.size > 0 {
+                // Later files repeat the place of an input here.
+                let own = |o: &&i64| !op.input_offsets.is_empty() && !op.input_offsets.contains(o);
+                let offset = op.output_offsets.get(k).filter(own);
+                if offset.is_some() && desc.size > 0 {
                     add(desc.size, offset);
                 }
             }
         }
         Ok(sizes)
     }
+}
+
+/// Gives a node the list of the kinds of memory that its outputs are in, where each of them says its
+/// own.
+fn kinds_of_tensors(op: &mut Op) {
+    let kind = |d: &Desc| d.attrs.int(TENSOR_KIND);
+    if op.attrs.get(OUTPUT_KINDS).is_some() || !op.output_descs.iter().any(|d| kind(d).is_some()) {
+        return;
+    }
+    let kinds = op.output_descs.iter();
+    let kinds = kinds.map(|d| Attr::Int(kind(d).unwrap_or(ANY_MEMORY)));
+    let kinds = Attr::List(kinds.collect());
+    op.attrs.set(OUTPUT_KINDS, kinds);
 }
 
 /// Inputs and control edges out of the list of a file.

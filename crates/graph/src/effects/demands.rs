@@ -42,6 +42,9 @@ const WORKSPACE_REUSE: &str = "workspace_reuse_flag";
 /// Which workspaces are kept for the whole session.
 const WORKSPACE_SCOPE: &str = "_workspace_memory_no_reuse_scope";
 
+/// Kinds of memory of the workspaces, by position: of other devices, and on the chip.
+const WORKSPACE_KINDS: [&str; 2] = ["_workspace_type", "tvm_workspace_type"];
+
 /// No particular kind of memory.
 pub const ANY_MEMORY: i64 = 0;
 /// Memory that other devices reach.
@@ -292,10 +295,12 @@ pub(super) fn is_workspace_alone(node: &Node, k: usize) -> bool {
 pub(super) fn workspace_kind(node: &Node, k: usize) -> i64 {
     let scopes = node.attrs.ints(WORKSPACE_SCOPE).unwrap_or_default();
     if scopes.get(k) == Some(&1) {
-        SESSION_MEMORY
-    } else {
-        ANY_MEMORY
+        return SESSION_MEMORY;
     }
+    let slot = u32::try_from(k).unwrap_or(u32::MAX);
+    let kinds = WORKSPACE_KINDS.map(|key| memory_kind(node, key, slot));
+    let special = kinds.into_iter().find(|&kind| kind != ANY_MEMORY);
+    special.unwrap_or(ANY_MEMORY)
 }
 
 pub(super) fn input_run(graph: &Graph, node: &Node) -> Option<Run> {

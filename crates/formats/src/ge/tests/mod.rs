@@ -412,6 +412,24 @@ fn many_tensors_are_json_and_an_untold_reference_is_refused() {
 }
 
 #[test]
+fn kinds_of_memory_and_places_of_results_are_taken_over() {
+    let float = || Tensor::new("DT_FLOAT", &[4]).size(64);
+    let mut model = Model::new("m");
+    model.add(Node::new("x", "Data").output(float()).at(&[0]));
+    let special = float().attr("_tensor_memory_type", Value::Int(17));
+    let node = Node::new("y", "Op").inputs(&["x:0"]);
+    model.add(node.output(float()).output(special).at(&[512, 0]));
+    // The place of the results is that of what they are: no buffer of their own.
+    let out = Node::new("out", "NetOutput").inputs(&["y:0"]);
+    model.add(out.output(float()).reads_at(&[512]).at(&[512]));
+    let graph = read(model.om(Container::Wide));
+    let named = |name: &str| graph.nodes.values().find(|n| n.name == name).unwrap();
+    let kinds = named("y").attrs.ints("_output_memory_type");
+    assert_eq!(kinds.as_deref(), Some(&[0, 17][..]));
+    assert!(named("out").workspace.is_empty());
+}
+
+#[test]
 fn codes_without_names_are_refused() {
     let mut model = sample();
     model.attr("om_compress_version", Value::Int(1));
