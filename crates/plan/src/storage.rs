@@ -72,20 +72,91 @@ pub struct Classes {
     pub in_place: usize,
 }
 
-/// Forms the classes.
+/// Steps in all attempts to do with fewer copies, together.
+const STEPS_OF_ATTEMPTS: usize = 1 << 18;
+
+/// Forms the classes, with as few copies as are found.
+///
+/// Nodes that ask for places are met one after the other, and what one gets another may have to do
+/// without. So each node that reads a copy is tried as the one that is met first, as long as that
+/// saves bytes or copies.
 ///
 /// # Errors
-/// [`PlanError::UnsizedReference`].
+/// What is asked for and cannot be had: [`PlanError::Run`], [`PlanError::Torn`],
+/// [`PlanError::Tied`], [`PlanError::UnsizedReference`], [`PlanError::Streams`].
 pub fn classes(
     graph: &Graph,
     table: &OpTable,
     options: &PlanOptions,
     homes: &Homes,
     schedule: &Schedule,
+    lives: SecondaryMap<ValueId, Life>,
+) -> Result<Classes, PlanError> {
+    let clocks = Clocks::new(graph, schedule)?.map(Rc::new);
+    let attempt = |first: &[NodeId]| {
+        let mut join = Join::new(graph, table, options, homes, schedule, clocks.clone());
+        join.meet_first(first);
+        formed(join, lives.clone())
+    };
+    let join = Join::new(graph, table, options, homes, schedule, clocks.clone());
+    let asking: Vec<NodeId> = join.asking.iter().map(|&(node, _)| node).collect();
+    if asking.is_empty() {
+        return formed(join, lives);
+    }
+    let mut left = STEPS_OF_ATTEMPTS / schedule.steps.len().max(1);
+    let mut first: Vec<NodeId> = Vec::new();
+    let mut best = match attempt(&[]) {
+        Err(error @ (PlanError::Run { .. } | PlanError::Torn { .. })) => {
+            // What cannot be met in this order may be met in another.
+            let mut others = asking
+                .iter()
+                .take(left)
+                .map(|&node| (node, attempt(&[node])));
+            let (node, found) = others.find(|(_, found)| found.is_ok()).ok_or(error)?;
+            first.push(node);
+            left = 0;
+            found?
+        }
+        found => found?,
+    };
+    'better: loop {
+        let readers = best.copies.iter().map(|copy| copy.reader);
+        let mut readers: Vec<NodeId> = readers
+            .filter(|&n| asks_for_places(&graph.nodes[n]) && first.first() != Some(&n))
+            .collect();
+        readers.dedup();
+        for reader in readers {
+            if left == 0 {
+                return Ok(best);
+            }
+            left -= 1;
+            let rest = first.iter().copied().filter(|&n| n != reader);
+            let order: Vec<NodeId> = [reader].into_iter().chain(rest).collect();
+            let Ok(found) = attempt(&order) else { continue };
+            if found.price(graph) < best.price(graph) {
+                (best, first) = (found, order);
+                continue 'better;
+            }
+        }
+        return Ok(best);
+    }
+}
+
+impl Classes {
+    /// Bytes that the copies move, and how many they are.
+    fn price(&self, graph: &Graph) -> (u64, usize) {
+        let bytes = self
+            .copies
+            .iter()
+            .map(|c| graph.bytes(c.value).unwrap_or(0));
+        (bytes.fold(0, u64::saturating_add), self.copies.len())
+    }
+}
+
+fn formed(
+    mut join: Join<'_>,
     mut lives: SecondaryMap<ValueId, Life>,
 ) -> Result<Classes, PlanError> {
-    let clocks = Clocks::new(graph, schedule)?;
-    let mut join = Join::new(graph, table, options, homes, schedule, clocks);
     join.add_values(&mut lives);
     join.add_workspaces();
     join.output_kinds();
@@ -116,10 +187,11 @@ struct Join<'a> {
     options: &'a PlanOptions,
     homes: &'a Homes,
     schedule: &'a Schedule,
-    /// Nodes without bodies that ask for places of their tensors, with their steps, in order.
+    /// Nodes without bodies that ask for places of their tensors, with their steps, in the order in
+    /// which they are met.
     asking: Rc<[(NodeId, u32)]>,
     /// What is certain of the order of steps on several streams.
-    clocks: Option<Clocks>,
+    clocks: Option<Rc<Clocks>>,
     /// Steps that access each group, where there are several streams.
     accesses: Vec<SmallVec<[u32; 4]>>,
     /// Until when those may go on.
@@ -186,7 +258,7 @@ impl<'a> Join<'a> {
         options: &'a PlanOptions,
         homes: &'a Homes,
         schedule: &'a Schedule,
-        clocks: Option<Clocks>,
+        clocks: Option<Rc<Clocks>>,
     ) -> Self {
         let asking = (0u32..)
             .zip(&schedule.steps)
@@ -212,6 +284,16 @@ impl<'a> Join<'a> {
             copy_at: FxHashMap::default(),
             written: FxHashSet::default(),
             in_place: 0,
+        }
+    }
+
+    /// Meets some of the nodes that ask for places before all others.
+    fn meet_first(&mut self, first: &[NodeId]) {
+        let place = |node: NodeId| first.iter().position(|&n| n == node).unwrap_or(first.len());
+        if !first.is_empty() {
+            let mut asking = self.asking.to_vec();
+            asking.sort_by_key(|&(node, step)| (place(node), step));
+            self.asking = asking.into();
         }
     }
 
