@@ -56,7 +56,8 @@ impl Made {
                 producer.input(input as usize)
             });
             // A longer one is written all the same.
-            if source.is_some_and(|source| graph.bytes(value) <= graph.bytes(source))
+            let bytes = |value| graph.bytes(value).max(graph.asked_bytes(value));
+            if source.is_some_and(|source| bytes(value) <= bytes(source))
                 && let Some(hints) = &mut graph.values[value].hints
             {
                 hints.reuse_input = hints.ref_input.take();

@@ -350,7 +350,8 @@ impl<'a> Site<'a> {
     /// Whether the output is not known to be larger than the input.
     fn fits(self, alias: Alias) -> bool {
         self.values(alias).is_some_and(|(output, input)| {
-            match (self.graph.bytes(output), self.graph.bytes(input)) {
+            let bytes = |value| self.graph.bytes(value).max(self.graph.asked_bytes(value));
+            match (bytes(output), bytes(input)) {
                 (Some(output), Some(input)) => output <= input,
                 _ => true,
             }
