@@ -109,7 +109,9 @@ fn a_value_has_what_its_shape_needs_and_what_the_file_asks_for() {
              }}"
         );
         let plan = planned(&text, Placement::User).unwrap();
-        plan.storages.values().next().unwrap().members[0].bytes
+        let storage = plan.storages.values().next().unwrap();
+        assert_eq!(storage.members[0].bytes, 32);
+        storage.size
     };
-    assert_eq!([0, 4, 32, 100].map(bytes), [32, 32, 32, 100]);
+    assert_eq!([0, 4, 32, 100].map(bytes), [64, 64, 64, 128]);
 }

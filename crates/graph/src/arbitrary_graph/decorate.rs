@@ -41,7 +41,7 @@ pub fn decorate(u: &mut Unstructured<'_>, graph: &mut Graph) -> Result<()> {
         if let Some(last) = node.input_attrs.last_mut() {
             last.set("x-shape", attr(u, 2)?);
         }
-        node.workspace.push(u.arbitrary::<i32>()?.into());
+        node.workspace.push(u.arbitrary::<i32>()?.max(-1).into());
     }
     let values: Vec<ValueId> = graph.values.keys().collect();
     for (i, id) in values.into_iter().enumerate() {

@@ -112,8 +112,8 @@ impl Machine<'_, '_> {
             }
         }
         self.steps(0, u32::try_from(f.plan.steps.len()).unwrap());
-        if f.plan.options.keep_inputs {
-            for &data in &root.inputs {
+        for (position, &data) in root.inputs.iter().enumerate() {
+            if f.plan.options.keeps_input(position) {
                 for &value in f.graph.nodes[data].outputs.iter().flatten() {
                     self.read(Item::Value(value), value);
                 }

@@ -400,7 +400,11 @@ fn many_tensors_are_json_and_an_untold_reference_is_refused() {
     };
     let graph = read(node(""));
     let x = graph.nodes.values().find(|n| n.name == "x").unwrap();
-    assert_eq!(graph.bytes(x.output(0).unwrap()), Some(64));
+    let value = x.output(0).unwrap();
+    assert_eq!(
+        (graph.bytes(value), graph.asked_bytes(value)),
+        (Some(16), Some(64))
+    );
     let refused = error(node(
         "attribute { name: 'output_desc_reuse_input:0' i: 1 type: INT }",
     ));
