@@ -25,6 +25,11 @@ pub enum RuntimeError {
         /// What is wrong.
         reason: String,
     },
+    /// Parts of the model for several sizes of a batch, of which one alone may run.
+    #[error(
+        "the model has {0} gears (`_batch_label`), of which one runs at a time: take the nodes of the others out"
+    )]
+    Gears(u32),
     /// The caller gives another number of inputs than the graph has.
     #[error("the graph has {expected} inputs, and {given} are given")]
     InputCount {

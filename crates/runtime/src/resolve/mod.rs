@@ -7,7 +7,7 @@ mod bodies;
 mod places;
 
 use rustc_hash::FxHashMap;
-use tenure_graph::effects::{Effects, OpClass, OpTable, Trait, cleared};
+use tenure_graph::effects::{Effects, Gears, OpClass, OpTable, Trait, cleared};
 use tenure_graph::plan::{Item, Phase, Plan};
 use tenure_graph::{Graph, NodeId, ValueId};
 
@@ -29,6 +29,9 @@ pub(crate) fn program(
     layout: Layout,
 ) -> Result<Program, RuntimeError> {
     fits(graph, plan)?;
+    if let Some(gears) = Gears::new(graph) {
+        return Err(RuntimeError::Gears(gears.count()));
+    }
     let mut resolve = Resolve {
         graph,
         table,
