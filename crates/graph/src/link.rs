@@ -2,7 +2,7 @@
 //!
 //! The readers of files leave names as they stand in the file ([`ModelDef`]) and hand them over
 //! here. Subgraphs are numbered in the order in which a walk from the root meets them
-//! (see [`crate::identity`]), nodes and values in the order of their subgraphs, so that a graph
+//! (see [`crate::identity()`]), nodes and values in the order of their subgraphs, so that a graph
 //! that is printed and read again has the same ids.
 
 use cranelift_entity::{EntityRef, PrimaryMap};

@@ -1,4 +1,4 @@
-//! Writing graph JSON: a line for each node, in the order of [`crate::identity`].
+//! Writing graph JSON: a line for each node, in the order of [`crate::identity()`].
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::ser::Formatter;

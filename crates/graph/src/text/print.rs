@@ -1,4 +1,4 @@
-//! A graph as text, in the order of [`crate::identity`].
+//! A graph as text, in the order of [`crate::identity()`].
 
 use std::fmt::{self, Display, Write};
 
