@@ -14,11 +14,10 @@ use crate::spans::normalise;
 /// Classes behind one that are looked at, at least.
 const LEAST_LOOKS: usize = 256;
 
-/// Classes that one is kept apart from, at least.
-const LEAST_PAIRS: usize = 32;
-
-/// Looks in all, and pairs in all, if that is more.
+/// Looks in all, if that is more.
 const ALL_LOOKS: usize = 1 << 22;
+
+/// Pairs in all: each is one more thing that the solver must look at.
 const ALL_PAIRS: usize = 1 << 15;
 
 /// Pairs of accesses that are looked at for two classes.
@@ -70,7 +69,7 @@ impl Join<'_> {
         }
         let classes = self.segments.iter().filter(|s| !s.is_empty()).count();
         let looks = LEAST_LOOKS.max(ALL_LOOKS / classes.max(1));
-        let most = LEAST_PAIRS.max(ALL_PAIRS / classes.max(1));
+        let most = ALL_PAIRS / classes.max(1);
         stretches.sort_by_key(|s| (s.span.first, s.root));
         let accesses = self.class_accesses();
         let mut found: FxHashSet<(Index, Index)> = FxHashSet::default();
@@ -86,17 +85,17 @@ impl Join<'_> {
                 .filter(|s| s.root != one.root)
                 .enumerate()
             {
-                if looked >= looks || mine.len() >= most {
-                    apart.extended.insert(one.root);
-                    mine.clear();
-                    break;
-                }
                 let pair = (one.root.min(other.root), one.root.max(other.root));
                 let is_known = found.contains(&pair) || self.do_lives_meet(one.root, other.root);
                 let (first, second) = (one.root as usize, other.root as usize);
                 if !is_known && !self.are_in_order(&accesses[first], &accesses[second]) {
                     mine.push(pair);
                     found.insert(pair);
+                }
+                if looked >= looks || mine.len() > most {
+                    apart.extended.insert(one.root);
+                    mine.clear();
+                    break;
                 }
             }
             apart.pairs.extend(mine);

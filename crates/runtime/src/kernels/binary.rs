@@ -36,15 +36,15 @@ macro_rules! several {
 
 /// The kernels of this family.
 pub(super) const KERNELS: &[(&str, Make)] = &[
-    ("Add", |s| numbers!(s, |x, y| x.add(y))),
-    ("Sub", |s| numbers!(s, |x, y| x.sub(y))),
+    ("Add", add),
+    ("Sub", subtract),
     ("Mul", |s| numbers!(s, |x, y| x.mul(y))),
     ("Div", |s| numbers!(s, |x, y| x.div(y))),
-    ("InplaceAdd", |s| numbers!(s, |x, y| x.add(y))),
-    ("AssignAdd", |s| numbers!(s, |x, y| x.add(y))),
-    ("AssignSub", |s| numbers!(s, |x, y| x.sub(y))),
-    ("AssignAddVariableOp", |s| numbers!(s, |x, y| x.add(y))),
-    ("AssignSubVariableOp", |s| numbers!(s, |x, y| x.sub(y))),
+    ("InplaceAdd", add),
+    ("AssignAdd", add),
+    ("AssignSub", subtract),
+    ("AssignAddVariableOp", add),
+    ("AssignSubVariableOp", subtract),
     ("Mod", remainder),
     ("Pow", power),
     ("PRelu", |s| {
@@ -71,6 +71,14 @@ pub(super) const KERNELS: &[(&str, Make)] = &[
     ("Where", choose),
 ];
 
+fn add(site: &Site<'_>) -> Made {
+    numbers!(site, |x, y| x.add(y))
+}
+
+fn subtract(site: &Site<'_>) -> Made {
+    numbers!(site, |x, y| x.sub(y))
+}
+
 /// A function of two elements.
 struct Zip<T, U, F> {
     f: F,
@@ -82,6 +90,18 @@ struct Zip<T, U, F> {
 
 /// A kernel that takes an element of input 0 and one of input 1 to one of output 0.
 pub(super) fn zip<T: Pod, U: Pod>(site: &Site<'_>, f: impl Fn(T, T) -> U + Copy + 'static) -> Made {
+    let (rows, whole) = pairs(site)?;
+    Ok(Box::new(Zip {
+        f,
+        rows,
+        whole,
+        types: std::marker::PhantomData,
+    }))
+}
+
+/// How the elements of inputs 0 and 1 meet, and which of the two have as many as the output: the
+/// same for all types.
+fn pairs(site: &Site<'_>) -> Result<(Loop<2>, [bool; 2]), String> {
     let (x, y, z) = (site.input(0)?, site.input(1)?, site.output(0)?);
     if x.dtype != y.dtype {
         return Err(format!(
@@ -103,12 +123,7 @@ pub(super) fn zip<T: Pod, U: Pod>(site: &Site<'_>, f: impl Fn(T, T) -> U + Copy 
         }
         Err(reason) => return Err(reason),
     };
-    Ok(Box::new(Zip {
-        f,
-        rows,
-        whole: [fits(x.elements()), fits(y.elements())],
-        types: std::marker::PhantomData,
-    }))
+    Ok((rows, [fits(x.elements()), fits(y.elements())]))
 }
 
 /// Dimensions of the second input as they lie under those of the first: before opset 7, attribute

@@ -306,13 +306,7 @@ pub(super) fn lay_out<T: Copy>(sizes: &Sizes, image: &[T], padding: T, matrix: &
             let Some(row) = rows.next() else { return };
             let mut row = row.iter_mut();
             windows.each_position(|p| {
-                let mut place = Some(0);
-                for axis in 0..p.len() {
-                    let source = windows.source(axis, p[axis], k[axis]);
-                    place = place
-                        .zip(source)
-                        .map(|(place, x)| place * windows.image[axis] + x);
-                }
+                let place = windows.place(p, k);
                 if let Some(to) = row.next() {
                     *to = place.map_or(padding, |place| channel[place]);
                 }
@@ -418,13 +412,7 @@ fn add_back<T: Product>(sizes: &Sizes, matrix: &[T], image: &mut [T]) {
             let Some(row) = rows.next() else { return };
             let mut row = row.iter();
             windows.each_position(|p| {
-                let mut place = Some(0);
-                for axis in 0..p.len() {
-                    let source = windows.source(axis, p[axis], k[axis]);
-                    place = place
-                        .zip(source)
-                        .map(|(place, x)| place * windows.image[axis] + x);
-                }
+                let place = windows.place(p, k);
                 if let (Some(place), Some(&add)) = (place, row.next()) {
                     channel[place] = channel[place].add(add);
                 }

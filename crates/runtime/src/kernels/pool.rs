@@ -63,11 +63,7 @@ fn in_window(windows: &Windows, position: &[usize], mut f: impl FnMut(usize)) {
         return;
     }
     each(&windows.window, |k| {
-        let place = (0..k.len()).try_fold(0, |place, axis| {
-            let x = windows.source(axis, position[axis], k[axis])?;
-            Some(place * windows.image[axis] + x)
-        });
-        if let Some(place) = place {
+        if let Some(place) = windows.place(position, k) {
             f(place);
         }
     });

@@ -300,21 +300,23 @@ fn finish(
     })
 }
 
-fn product(site: &Site<'_>, with_scales: bool) -> Made {
-    let y = site.output(0)?;
-    let (a, b, rescale) = if with_scales {
+/// The two sides of a product, and what its sums are scaled to, if they are.
+fn sides(site: &Site<'_>, with_scales: bool) -> Result<(Side, Side, Option<Rescale>), String> {
+    if with_scales {
         let rescale = Rescale::new(site, [1, 4, 6], 7)?;
-        (
-            Side::new(site, 0, 2)?,
-            Side::new(site, 3, 5)?,
-            Some(rescale),
-        )
-    } else {
-        (Side::new(site, 0, 2)?, Side::new(site, 1, 3)?, None)
-    };
-    if !with_scales && y.dtype != DType::I32 {
+        let sides = (Side::new(site, 0, 2)?, Side::new(site, 3, 5)?);
+        return Ok((sides.0, sides.1, Some(rescale)));
+    }
+    let sides = (Side::new(site, 0, 2)?, Side::new(site, 1, 3)?);
+    if site.output(0)?.dtype != DType::I32 {
         return Err("the output is of type int32".to_owned());
     }
+    Ok((sides.0, sides.1, None))
+}
+
+fn product(site: &Site<'_>, with_scales: bool) -> Made {
+    let y = site.output(0)?;
+    let (a, b, rescale) = sides(site, with_scales)?;
     let (left, right) = (site.input(a.data)?, site.input(b.data)?);
     let stacks = Stacks::new(&left.dims, &right.dims, [false; 2])?;
     // A row of the left side has a zero point, and a column of the right one.
@@ -348,19 +350,7 @@ fn product(site: &Site<'_>, with_scales: bool) -> Made {
 
 fn conv(site: &Site<'_>, with_scales: bool) -> Made {
     let y = site.output(0)?;
-    let (x, w, rescale) = if with_scales {
-        let rescale = Rescale::new(site, [1, 4, 6], 7)?;
-        (
-            Side::new(site, 0, 2)?,
-            Side::new(site, 3, 5)?,
-            Some(rescale),
-        )
-    } else {
-        (Side::new(site, 0, 2)?, Side::new(site, 1, 3)?, None)
-    };
-    if !with_scales && y.dtype != DType::I32 {
-        return Err("the output is of type int32".to_owned());
-    }
+    let (x, w, rescale) = sides(site, with_scales)?;
     let sizes = Sizes::new(site, &site.input(x.data)?, &site.input(w.data)?, &y)?;
     if site.optional(8)?.is_some_and(|b| b.dtype != DType::I32) {
         return Err("biases are of type int32".to_owned());

@@ -186,14 +186,7 @@ pub(super) const KERNELS: &[(&str, Make)] = &[
 
 /// A kernel that takes each element of input 0 to one of output 0.
 pub(super) fn map<T: Pod, U: Pod>(site: &Site<'_>, f: impl Fn(T) -> U + Copy + 'static) -> Made {
-    let (x, y) = (site.input(0)?, site.output(0)?);
-    if x.elements() != y.elements() {
-        return Err(format!(
-            "input 0 has {} elements, and the output has {}",
-            x.elements(),
-            y.elements()
-        ));
-    }
+    has_one_each(site)?;
     if size_of::<T>() != size_of::<U>() {
         return kernel(move |call| {
             let x = call.read::<T>(0);
@@ -217,6 +210,15 @@ pub(super) fn map<T: Pod, U: Pod>(site: &Site<'_>, f: impl Fn(T) -> U + Copy + '
         }
         Ok(())
     })
+}
+
+/// Whether the output has an element for each of the input.
+fn has_one_each(site: &Site<'_>) -> Result<(), String> {
+    let (x, y) = (site.input(0)?.elements(), site.output(0)?.elements());
+    if x == y {
+        return Ok(());
+    }
+    Err(format!("input 0 has {x} elements, and the output has {y}"))
 }
 
 /// A kernel with a vectorised function for float32, and another for the rest.

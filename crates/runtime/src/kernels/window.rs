@@ -120,6 +120,17 @@ impl Windows {
             .filter(|&x| x < self.image[axis])
     }
 
+    /// The element of a channel of the image at which element `k` of the window at position `p`
+    /// lies; `None` in the padding.
+    #[inline(always)]
+    pub(super) fn place(&self, p: &[usize], k: &[usize]) -> Option<usize> {
+        let mut place = 0;
+        for axis in 0..p.len() {
+            place = place * self.image[axis] + self.source(axis, p[axis], k[axis])?;
+        }
+        Some(place)
+    }
+
     /// Calls `f` for all positions, in order: position by axis.
     pub(super) fn each_position(&self, f: impl FnMut(&[usize])) {
         each(&self.positions, f);
