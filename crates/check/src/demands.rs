@@ -442,28 +442,24 @@ impl Gather<'_, '_> {
                 Item::Value(value),
                 effects.output_align.get(slot as usize),
             );
-            if is_one {
+            let shared = match (view, source) {
                 // The pieces lie where they must, or that is found elsewhere.
-                named.push((value, region, region, anchor));
+                _ if is_one => Some(region),
+                (Some(k), Some(from)) => {
+                    let from = self.source(id, k, from);
+                    let is_here = self.coincide(id, from, Item::Value(value), region);
+                    is_here.then(|| self.region(from).unwrap_or(region))
+                }
+                _ => None,
+            };
+            if let Some(source) = shared {
+                named.push((value, source, region, anchor));
                 readings.push(Reading {
                     anchor,
                     item: Item::Value(value),
                     region,
                 });
                 continue;
-            }
-            if let (Some(k), Some(from)) = (view, source) {
-                let from = self.source(id, k, from);
-                if self.coincide(id, from, Item::Value(value), region) {
-                    let source = self.region(from).unwrap_or(region);
-                    named.push((value, source, region, anchor));
-                    readings.push(Reading {
-                        anchor,
-                        item: Item::Value(value),
-                        region,
-                    });
-                    continue;
-                }
             }
             writings.push(Writing {
                 item: Item::Value(value),

@@ -232,6 +232,33 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
+    /// Multiplies all matrices of two stacks.
+    pub(super) fn multiply<T: Product>(
+        &self,
+        room: &mut T::Room,
+        mut rest: &mut [T],
+        a: &[T],
+        b: &[T],
+        alpha: f32,
+    ) -> Result<(), String> {
+        let mut done = Ok(());
+        self.each.each(|[i, j]| {
+            let (out, after) = std::mem::take(&mut rest).split_at_mut(self.result());
+            rest = after;
+            if done.is_err() || out.is_empty() {
+                return;
+            }
+            let left = &a[at(i)..at(i) + self.left.len()];
+            let right = &b[at(j)..at(j) + self.right.len()];
+            let finish = Finish {
+                alpha,
+                ..Finish::default()
+            };
+            done = T::product(room, out, (left, self.left), (right, self.right), finish);
+        });
+        done
+    }
+
     /// As NumPy multiplies: a vector is a row on the left, a column on the right; stacks are
     /// repeated to fit each other.
     pub(super) fn new(a: &[usize], b: &[usize], turned: [bool; 2]) -> Result<Self, String> {
@@ -306,29 +333,7 @@ fn multiply<T: Product>(stacks: Stacks, alpha: f64) -> Made {
     let mut room = T::Room::default();
     kernel(move |call| {
         let (a, b) = (call.read::<T>(0), call.read::<T>(1));
-        let mut rest = call.write::<T>(0);
-        let mut done = Ok(());
-        stacks.each.each(|[i, j]| {
-            let (out, after) = std::mem::take(&mut rest).split_at_mut(stacks.result());
-            rest = after;
-            if done.is_err() || out.is_empty() {
-                return;
-            }
-            let left = &a[at(i)..at(i) + stacks.left.len()];
-            let right = &b[at(j)..at(j) + stacks.right.len()];
-            let finish = Finish {
-                alpha: alpha as f32,
-                ..Finish::default()
-            };
-            done = T::product(
-                &mut room,
-                out,
-                (left, stacks.left),
-                (right, stacks.right),
-                finish,
-            );
-        });
-        done
+        stacks.multiply(&mut room, call.write::<T>(0), a, b, alpha as f32)
     })
 }
 

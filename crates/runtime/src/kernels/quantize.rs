@@ -7,7 +7,7 @@ use super::conv::{Sizes, lay_out};
 use super::element::{Elements, Number, with_type};
 use super::matmul::{Finish, Matrix, Product, Stacks};
 use super::small::Writer;
-use super::strided::{around, at};
+use super::strided::around;
 use super::{Call, Made, Make, Site, Type, kernel, small};
 
 /// The kernels of this family.
@@ -330,20 +330,7 @@ fn product(site: &Site<'_>, with_scales: bool) -> Made {
     kernel(move |call| {
         a.widen(call, inner, &mut wide_a);
         b.widen(call, 1, &mut wide_b);
-        let mut rest = &mut sums[..];
-        let mut done = Ok(());
-        stacks.each.each(|[i, j]| {
-            let (out, after) = std::mem::take(&mut rest).split_at_mut(stacks.result());
-            rest = after;
-            if done.is_err() || out.is_empty() {
-                return;
-            }
-            let left = &wide_a[at(i)..at(i) + stacks.left.len()];
-            let right = &wide_b[at(j)..at(j) + stacks.right.len()];
-            let (left, right) = ((left, stacks.left), (right, stacks.right));
-            done = i32::product(&mut (), out, left, right, Finish::default());
-        });
-        done?;
+        stacks.multiply(&mut (), &mut sums, &wide_a, &wide_b, 1.0)?;
         finish(call, &sums, rescale, y.dtype, |i| i % cols.max(1))
     })
 }
