@@ -5,12 +5,10 @@ use serde_json::Value;
 use tenure_graph::effects::demands::{PACKED_INPUT, PACKED_OUTPUT, flag};
 use tenure_graph::effects::{OpTable, cleared};
 use tenure_graph::plan::{ALL_NODES, Item, Life, Place, Plan, PlanOptions, Sizes};
-use tenure_graph::shapes::{Bindings, infer};
-use tenure_graph::verify::verify_bodies;
 use tenure_graph::{Graph, ValueId};
 use tenure_plan::{Classes, Config, Watch};
 
-use super::assign::first;
+use super::assign::{checked, shaped};
 use crate::case::GraphCase;
 use crate::expect::Judge;
 
@@ -40,12 +38,7 @@ struct Made {
 
 impl Made {
     fn new(case: &GraphCase, graph: Graph) -> Result<Self, String> {
-        let table = OpTable::builtin(graph.dialect);
-        tenure_graph::verify(&graph)
-            .and_then(|()| verify_bodies(&graph, &table))
-            .map_err(|broken| first(&broken))?;
-        let shaped = infer(graph, &table, &Bindings::default()).map_err(|e| e.to_string())?;
-        let mut graph = shaped.graph;
+        let (mut graph, table) = shaped(graph)?;
         // Here a reference is one memory, whoever writes in it and whoever reads it afterwards.
         let values: Vec<ValueId> = graph.values.keys().collect();
         for value in values {
@@ -70,8 +63,7 @@ impl Made {
         let planned = tenure_plan::assign(memory, &options, &config, &Watch::default())
             .map_err(|e| e.to_string())?;
         let plan = planned.plan;
-        tenure_check::check(&graph, &table, &plan)
-            .map_err(|broken| format!("the plan fails its check: {}", first(&broken)))?;
+        checked(&graph, &table, &plan)?;
         let device = case.option("device_memory").and_then(Value::as_u64);
         let needed: u64 = plan.arenas.iter().map(|a| a.size).sum();
         if let Some(device) = device.filter(|&device| device < needed) {

@@ -65,23 +65,34 @@ fn planned_again(case: &GraphCase, options: &PlanOptions) -> Result<u64, String>
     Ok(plan.arenas.iter().map(|a| a.size).sum())
 }
 
-/// Shapes, plan, check.
-fn planned(graph: Graph, options: &PlanOptions, order: Order) -> Result<(Graph, Plan), String> {
+/// A graph that keeps to the rules, with shapes.
+pub(super) fn shaped(graph: Graph) -> Result<(Graph, OpTable), String> {
     let table = OpTable::builtin(graph.dialect);
     tenure_graph::verify(&graph)
         .and_then(|()| verify_bodies(&graph, &table))
         .map_err(|broken| first(&broken))?;
     let shaped = infer(graph, &table, &Bindings::default()).map_err(|e| e.to_string())?;
+    Ok((shaped.graph, table))
+}
+
+/// Whether a plan passes its check.
+pub(super) fn checked(graph: &Graph, table: &OpTable, plan: &Plan) -> Result<(), String> {
+    let checked = tenure_check::check(graph, table, plan);
+    let failed = |broken: Vec<_>| format!("the plan fails its check: {}", first(&broken));
+    checked.map(drop).map_err(failed)
+}
+
+/// Shapes, plan, check.
+fn planned(graph: Graph, options: &PlanOptions, order: Order) -> Result<(Graph, Plan), String> {
+    let (graph, table) = shaped(graph)?;
     let graph = match order {
-        Order::File => shaped.graph,
-        Order::Best => order::improve(shaped.graph, &table, options).map_err(|e| e.to_string())?,
+        Order::File => graph,
+        Order::Best => order::improve(graph, &table, options).map_err(|e| e.to_string())?,
     };
     let planned = tenure_plan::plan(&graph, &table, options, &Config::default())
         .map_err(|e| e.to_string())?;
-    match tenure_check::check(&graph, &table, &planned.plan) {
-        Ok(_) => Ok((graph, planned.plan)),
-        Err(violations) => Err(format!("the plan fails its check: {}", first(&violations))),
-    }
+    checked(&graph, &table, &planned.plan)?;
+    Ok((graph, planned.plan))
 }
 
 pub(super) fn first(list: &[impl ToString]) -> String {

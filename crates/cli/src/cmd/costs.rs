@@ -8,7 +8,7 @@ use tenure_graph::effects::demands::{
     CLEARS_INPUTS, CLEARS_OUTPUTS, CONTIGUOUS_INPUT, CONTIGUOUS_OUTPUT, INPUT_KINDS, OUTPUT_KINDS,
     PACKED_INPUT, PACKED_OUTPUT,
 };
-use tenure_graph::plan::{Placement, Plan, PlanOptions, Sizes};
+use tenure_graph::plan::{Plan, PlanOptions, Sizes};
 use tenure_graph::{Graph, StreamId};
 use tenure_plan::{Config, PlanError, plan, streams};
 
@@ -34,7 +34,7 @@ impl Cost {
 }
 
 /// Bytes of all arenas.
-fn bytes(plan: &Plan) -> u64 {
+pub fn bytes(plan: &Plan) -> u64 {
     plan.arenas.iter().map(|a| a.size).sum()
 }
 
@@ -54,8 +54,6 @@ pub fn costs(
         keep_inputs: false,
         lent_inputs: None,
         lent_outputs: None,
-        inputs: Placement::Planned,
-        outputs: Placement::Planned,
         ..options.clone()
     };
     let aligned = PlanOptions {
@@ -97,12 +95,7 @@ pub fn costs(
         on_one_stream(one_stream.to_mut());
     }
     let same = || Cow::Borrowed(graph);
-    let apart = *options
-        != PlanOptions {
-            inputs: options.inputs,
-            outputs: options.outputs,
-            ..free.clone()
-        };
+    let apart = free != *options;
     let variants = [
         (
             "inputs and outputs lend their memory to nobody",

@@ -208,14 +208,14 @@ fn of_graph(graph: Graph, args: &PlanArgs, ui: &Ui, read_ms: f64) -> Result<Outc
                 costs::peaks(alone, &loaded.table, &options, &config, wanted).map_err(bad)?;
             peaks.push(Peak {
                 streams: streams::used(&graph),
-                bytes: plan.arenas.iter().map(|a| a.size).sum(),
+                bytes: costs::bytes(&plan),
             });
             Some(Streams::new(&graph, &plan, peaks))
         }
         None => None,
     };
     let costs = args.costs.then(|| {
-        let size = plan.arenas.iter().map(|a| a.size).sum();
+        let size = costs::bytes(&plan);
         costs::costs(&graph, &loaded.table, &options, &config, size)
     });
     let costs = costs.transpose().map_err(bad)?;
