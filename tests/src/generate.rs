@@ -83,7 +83,15 @@ pub fn ask_more(seed: u64, graph: &mut Graph) {
             3 => attrs.set(demands::OUTPUT_KINDS, kinds(&mut rng, outputs)),
             4 => attrs.set(demands::INPUT_KINDS, kinds(&mut rng, inputs)),
             _ if writes_fresh && outputs > 0 => {
-                attrs.set(demands::CLEARS_OUTPUTS, Attr::List(vec![Attr::Int(0)]));
+                if rng.bool() {
+                    attrs.set(demands::CLEARS_OUTPUTS, Attr::List(vec![Attr::Int(0)]));
+                } else {
+                    let places = (0..3).map(|k| (k.to_string(), Attr::Int(0)));
+                    let parts = [("part".to_owned(), Attr::Map(places.collect()))];
+                    let workspaces = Attr::Map(parts.into_iter().collect());
+                    attrs.set(demands::CLEARS_WORKSPACES, workspaces);
+                    graph.nodes[id].workspace = [rng.i64(-1..200), 64].into_iter().collect();
+                }
                 let known = cleaners.iter().find(|(at, _)| *at == subgraph);
                 let cleaner = known.map(|&(_, cleaner)| cleaner).unwrap_or_else(|| {
                     let name = format!("clean_{}", graph.nodes.len());

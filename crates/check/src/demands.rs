@@ -41,6 +41,8 @@ pub(crate) struct Demands {
     pub(crate) shared: Names,
     /// Copies that a reference is written in, and the reference.
     pub(crate) written_copies: FxHashMap<u32, ValueId>,
+    /// Workspaces that are cleared for their nodes, in numbers from 0 on.
+    pub(crate) cleared: FxHashMap<(NodeId, u32), usize>,
 }
 
 /// Walks over the plan's steps; what is wrong goes to `findings`. `rely` tells whether stated lives
@@ -82,6 +84,7 @@ pub(crate) fn gather(
         cells: gather.cells,
         shared: gather.shared,
         written_copies: gather.written_copies,
+        cleared: gather.cleared.workspaces,
     }
 }
 
@@ -404,7 +407,7 @@ impl Gather<'_, '_> {
         let node = &self.graph.nodes[id];
         self.copies(id);
         self.clears(id);
-        self.is_cleared(id);
+        self.is_cleared(id, &effects);
         let mut readings = self.inputs(id, &effects);
         let mut writings = self.workspaces(id, &effects);
         let mut named = Vec::new();

@@ -429,7 +429,7 @@ pub enum Violation {
 
     /// A reader finds other bytes than those of the value that it reads.
     #[error(
-        "{site} reads {value} ({anchor}) in {region}, but finds other bytes in {wrong}: {found}"
+        "{site} reads {item} ({anchor}) in {region}, but finds other bytes in {wrong}: {found}"
     )]
     WrongBytes {
         /// The reader's step.
@@ -437,7 +437,7 @@ pub enum Violation {
         /// On whose account it reads.
         anchor: Anchor,
         /// What it should find.
-        value: Named<ValueId>,
+        item: Named<Item>,
         /// Where it reads.
         region: Region,
         /// The first of these bytes that are wrong.

@@ -109,7 +109,7 @@ impl Walk<'_, '_> {
                 self.accesses += 1;
                 if let Some(spot) = self.layout.spot(item) {
                     self.alive(item, anchor, spot);
-                    let content = self.content(item, carries);
+                    let content = self.content(item, anchor, carries);
                     let writer = self.writer(item);
                     let region = spot.region;
                     self.machine.write(region, region.start, &content, writer);
@@ -130,7 +130,7 @@ impl Walk<'_, '_> {
                 let item = Item::Value(value);
                 if let Some(spot) = self.layout.spot(item) {
                     self.alive(item, anchor, spot);
-                    let content = self.content(item, None);
+                    let content = self.content(item, anchor, None);
                     let writer = self.writer(item);
                     let (region, base) = rest(spot.region, from);
                     self.machine.write(region, base, &content, writer);
@@ -159,7 +159,7 @@ impl Walk<'_, '_> {
                 let item = Item::Value(value);
                 if let Some(spot) = self.layout.spot(item) {
                     self.alive(item, anchor, spot);
-                    let content = self.content(item, None);
+                    let content = self.content(item, anchor, None);
                     let writer = self.writer(item);
                     let region = spot.region;
                     self.machine.write(region, region.start, &content, writer);
@@ -170,7 +170,7 @@ impl Walk<'_, '_> {
 
     /// Makes the machine forget what an operation of another pass may overwrite with other bytes.
     fn spoil(&mut self, op: &Op, step: u32) {
-        let (item, carries, from) = match *op {
+        let (item, anchor, carries, from) = match *op {
             Op::Take { storage } => {
                 let region = self.storage_region(storage);
                 let nothing = Content::default();
@@ -188,13 +188,21 @@ impl Walk<'_, '_> {
                 }
                 return;
             }
-            Op::Write { item, carries, .. } => (item, carries, 0),
-            Op::Open { value, .. } => (Item::Value(value), None, 0),
-            Op::Extend { value, from, .. } => (Item::Value(value), None, from),
+            Op::Write {
+                item,
+                anchor,
+                carries,
+            } => (item, anchor, carries, 0),
+            Op::Open { value, anchor } => (Item::Value(value), anchor, None, 0),
+            Op::Extend {
+                value,
+                from,
+                anchor,
+            } => (Item::Value(value), anchor, None, from),
             Op::Read { .. } | Op::Name { .. } | Op::Keep { .. } => return,
         };
         if let Some(spot) = self.layout.spot(item) {
-            let content = self.content(item, carries);
+            let content = self.content(item, anchor, carries);
             let (region, base) = rest(spot.region, from);
             let item = Some(item);
             let writer = Writer { item, step };
@@ -222,13 +230,12 @@ impl Walk<'_, '_> {
         if anchor != Anchor::State {
             self.accesses += 1;
         }
-        let (Some(spot), Some(value)) = (self.layout.spot(item), self.value(item)) else {
+        let (Some(spot), Some(name)) = (self.layout.spot(item), self.name_of(item)) else {
             return;
         };
         if anchor != Anchor::State {
             self.alive(item, anchor, spot);
         }
-        let name = self.bytes_of(item, value);
         if let Some((wrong, writer)) = self.machine.wrong(spot.region, name) {
             let found = match writer {
                 None => Found::Nothing,
@@ -244,7 +251,7 @@ impl Walk<'_, '_> {
             self.findings.push(Violation::WrongBytes {
                 site: self.site(),
                 anchor,
-                value: self.findings.value(value),
+                item: self.findings.item(item),
                 region: spot.region,
                 wrong,
                 found,
@@ -260,24 +267,28 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// The name of the bytes of an item that has those of `value`. Copies of a variable have names
-    /// of their own, beyond those of the values: each has the bytes of the moment when it was made.
-    fn bytes_of(&mut self, item: Item, value: ValueId) -> ValueId {
+    /// The name of the bytes that an item should have; `None` for workspaces that may begin with
+    /// anything. Copies of a variable and cleared workspaces have names of their own, beyond those of
+    /// the values: a copy has the bytes of the moment when it was made.
+    fn name_of(&mut self, item: Item) -> Option<ValueId> {
+        let copies = self.plan.copies.len();
+        let own = |k: usize| {
+            let id = u32::try_from(self.graph.values.len() + k).unwrap_or(u32::MAX);
+            ValueId::from_u32(id.min(u32::MAX - 1))
+        };
         match item {
-            Item::Copy(k) if self.layout.outside[value] == Some(Outside::Variable) => {
-                let values = u32::try_from(self.graph.values.len()).unwrap_or(u32::MAX);
-                ValueId::from_u32(values.saturating_add(k).min(u32::MAX - 1))
+            Item::Value(value) => Some(self.demands.names.of(value)),
+            Item::Copy(k) => {
+                let value = self.plan.copies.get(k as usize)?.value;
+                match self.layout.outside[value] {
+                    Some(Outside::Variable) => Some(own(k as usize)),
+                    _ => Some(self.demands.names.of(value)),
+                }
             }
-            _ => self.demands.names.of(value),
-        }
-    }
-
-    /// The value whose bytes an item has; `None` for workspaces.
-    fn value(&self, item: Item) -> Option<ValueId> {
-        match item {
-            Item::Value(value) => Some(value),
-            Item::Copy(k) => self.plan.copies.get(k as usize).map(|c| c.value),
-            Item::Workspace(..) => None,
+            Item::Workspace(node, k) => {
+                let number = self.demands.cleared.get(&(node, k))?;
+                Some(own(copies + number))
+            }
         }
     }
 
@@ -286,10 +297,11 @@ impl Walk<'_, '_> {
     /// The state of a loop changes its bytes from pass to pass, so its name may stand in the
     /// state's own place alone: a copy elsewhere would keep the name when the bytes are no longer
     /// those of the state.
-    fn content(&mut self, item: Item, carries: Option<ValueId>) -> Content {
+    fn content(&mut self, item: Item, anchor: Anchor, carries: Option<ValueId>) -> Content {
         let mut content = Content::default();
-        if let Some(value) = self.value(item) {
-            let own = self.bytes_of(item, value);
+        // What its own node leaves in a workspace is garbage.
+        let is_garbage = matches!(anchor, Anchor::Workspace(_));
+        if let Some(own) = self.name_of(item).filter(|_| !is_garbage) {
             if self.demands.cells.contains(own) {
                 content.state = Some(own);
             } else {

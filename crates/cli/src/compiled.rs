@@ -5,7 +5,7 @@ use std::path::Path;
 use tenure_check::{Violation, check};
 use tenure_formats::ModelFile;
 use tenure_graph::Graph;
-use tenure_graph::plan::{Place, Plan, Storage};
+use tenure_graph::plan::{Item, Place, Plan, Storage};
 use tenure_graph::plan_file::{CheckBlock, PlanFile, Summary};
 use tenure_graph::recorded::Recorded;
 use tenure_plan::recorded::{recorded, uncleared};
@@ -46,12 +46,16 @@ pub fn plan(loaded: &Loaded, record: &Recorded) -> Result<Carried, Failure> {
     };
     let mut warnings: Vec<String> = unaccounted(&plan).into_iter().collect();
     let missed = uncleared(graph, table, record).into_iter();
-    warnings.extend(missed.map(|(value, node)| {
-        format!(
-            "{:?} clears other bytes than those of {:?}, which must be zero",
-            graph.node_label(node),
-            graph.value_label(value)
-        )
+    warnings.extend(missed.map(|(item, node)| {
+        let what = match item {
+            Item::Value(value) => format!("{:?}", graph.value_label(value)),
+            Item::Workspace(owner, k) => {
+                format!("workspace {k} of {:?}", graph.node_label(owner))
+            }
+            Item::Copy(k) => format!("copy {k}"),
+        };
+        let cleaner = graph.node_label(node);
+        format!("{cleaner:?} clears other bytes than those of {what}, which must be zero")
     }));
     let summary = Summary::new(graph, &plan, 0);
     let identity = loaded.identity.clone();

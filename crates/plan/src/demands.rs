@@ -3,6 +3,7 @@
 
 use tenure_graph::effects::demands::asked;
 use tenure_graph::effects::{OpClass, OpTable, cleared};
+use tenure_graph::plan::Item;
 use tenure_graph::{Attr, Graph};
 
 use crate::PlanError;
@@ -46,10 +47,14 @@ pub(crate) fn refuse_late_clearing(
 ) -> Result<(), PlanError> {
     for step in &schedule.steps {
         for c in cleared(graph, table, step.node) {
-            let producer = graph.values[c.value].producer;
-            if schedule.first(producer) < schedule.last(c.cleaner) {
+            let (filler, label) = match c.item {
+                Item::Value(value) => (graph.values[value].producer, graph.value_label(value)),
+                Item::Workspace(node, k) => (node, format!("{}#{k}", graph.node_label(node))),
+                Item::Copy(_) => continue,
+            };
+            if schedule.first(filler) < schedule.last(c.cleaner) {
                 return Err(PlanError::ClearedLate {
-                    value: graph.value_label(c.value),
+                    value: label,
                     cleaner: graph.node_label(c.cleaner),
                 });
             }

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use tenure_graph::control::{Pass, Point, Transfer, transfers};
 use tenure_graph::effects::{OpClass, OpTable, cleared};
 use tenure_graph::entity::SecondaryMap;
-use tenure_graph::plan::{Life, Phase, PlanOptions, Sharing, Span};
+use tenure_graph::plan::{Item, Life, Phase, PlanOptions, Sharing, Span};
 use tenure_graph::{Graph, NodeId, SubgraphId, ValueId};
 
 use crate::homes::{Home, Homes};
@@ -47,11 +47,11 @@ pub fn lives(
     }
     for step in &schedule.steps {
         for c in cleared(graph, table, step.node) {
-            let producer = graph.values[c.value].producer;
-            if homes.of[c.value] == Home::Planned {
-                lives[c.value].push(Span {
+            let Item::Value(value) = c.item else { continue };
+            if homes.of[value] == Home::Planned {
+                lives[value].push(Span {
                     first: schedule.first(c.cleaner),
-                    last: schedule.last(producer),
+                    last: schedule.last(graph.values[value].producer),
                 });
             }
         }

@@ -13,7 +13,7 @@ use tenure_graph::control::transfers;
 use tenure_graph::effects::demands::{
     ANY_MEMORY, HOST_MEMORY, HOST_SHARED_MEMORY, is_alone, kind_name,
 };
-use tenure_graph::effects::{Effects, OpTable, Run};
+use tenure_graph::effects::{Effects, OpTable, Run, cleared};
 use tenure_graph::entity::PrimaryMap;
 use tenure_graph::plan::{
     Arena, Item, Life, Member, Place, Plan, PlanOptions, Sizes, Span, Storage,
@@ -102,9 +102,15 @@ pub fn recorded(graph: &Graph, table: &OpTable, recorded: &Recorded) -> Result<P
     for &(node, k, offset) in &recorded.workspaces {
         let effects = table.effects(graph, node);
         if let Some(scratch) = effects.scratch.get(k as usize) {
-            let span = match scratch.alone {
-                true => Some(whole),
-                false => schedule.span[node],
+            let cleaned = cleared(graph, table, node).into_iter();
+            let mut cleaned = cleaned.filter(|c| c.item == Item::Workspace(node, k));
+            let span = match (scratch.alone, cleaned.next()) {
+                (true, _) => Some(whole),
+                (false, Some(c)) => Some(Span {
+                    first: schedule.first(c.cleaner),
+                    last: schedule.last(node),
+                }),
+                (false, None) => schedule.span[node],
             };
             places.add(Piece {
                 item: Item::Workspace(node, k),
@@ -366,20 +372,32 @@ fn arenas(
     Ok(arenas)
 }
 
-/// What a compiled model's file says that its plan does not hold: nodes whose outputs are to be
+/// What a compiled model's file says that its plan does not hold: values and workspaces that are to be
 /// cleared, and that lie where the node that clears memory does not.
 ///
 /// A checker of plans knows who clears and what; only the file knows which bytes.
 #[must_use]
-pub fn uncleared(graph: &Graph, table: &OpTable, recorded: &Recorded) -> Vec<(ValueId, NodeId)> {
-    let places: FxHashMap<ValueId, u64> = recorded.values.iter().copied().collect();
+pub fn uncleared(graph: &Graph, table: &OpTable, recorded: &Recorded) -> Vec<(Item, NodeId)> {
+    let values = recorded.values.iter();
+    let values = values.map(|&(value, at)| (Item::Value(value), at));
+    let workspaces = recorded.workspaces.iter();
+    let workspaces = workspaces.map(|&(node, k, at)| (Item::Workspace(node, k), at));
+    let places: FxHashMap<Item, u64> = values.chain(workspaces).collect();
     let mut found = Vec::new();
     for node in graph.nodes.keys() {
-        for c in tenure_graph::effects::cleared(graph, table, node) {
-            let Some(&start) = places.get(&c.value) else {
+        for c in cleared(graph, table, node) {
+            let Some(&start) = places.get(&c.item) else {
                 continue;
             };
-            let end = start.saturating_add(graph.bytes(c.value).unwrap_or(0));
+            let bytes = match c.item {
+                Item::Value(value) => graph.bytes(value).unwrap_or(0),
+                Item::Workspace(node, k) => {
+                    let scratch = table.effects(graph, node).scratch;
+                    scratch.get(k as usize).map_or(0, |s| s.size)
+                }
+                Item::Copy(_) => 0,
+            };
+            let end = start.saturating_add(bytes);
             let mut areas: Vec<(u64, u64)> = (recorded.cleared.iter())
                 .filter(|(cleaner, ..)| *cleaner == c.cleaner)
                 .map(|&(_, at, bytes)| (at, at.saturating_add(bytes)))
@@ -393,7 +411,7 @@ pub fn uncleared(graph: &Graph, table: &OpTable, recorded: &Recorded) -> Vec<(Va
                     },
                 );
             if covered < end {
-                found.push((c.value, c.cleaner));
+                found.push((c.item, c.cleaner));
             }
         }
     }
@@ -474,8 +492,8 @@ mod tests {
         };
         assert_eq!(missed(&[(512, 64)]), []);
         assert_eq!(missed(&[(540, 64), (0, 512), (512, 32)]), []);
-        assert_eq!(missed(&[(512, 63)]), [(a, clean)]);
-        assert_eq!(missed(&[(512, 16), (540, 64)]), [(a, clean)]);
-        assert_eq!(missed(&[]), [(a, clean)]);
+        assert_eq!(missed(&[(512, 63)]), [(Item::Value(a), clean)]);
+        assert_eq!(missed(&[(512, 16), (540, 64)]), [(Item::Value(a), clean)]);
+        assert_eq!(missed(&[]), [(Item::Value(a), clean)]);
     }
 }

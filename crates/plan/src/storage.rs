@@ -16,7 +16,7 @@ use std::rc::Rc;
 use tenure_graph::effects::demands::{
     ANY_MEMORY, INPUT_KINDS, asks_for_places, is_alone as is_alone_by_file, memory_kind,
 };
-use tenure_graph::effects::{Effects, Gears, OpTable};
+use tenure_graph::effects::{Effects, Gears, OpTable, cleared};
 use tenure_graph::entity::{EntityRef, SecondaryMap};
 use tenure_graph::plan::{
     Copy, Item, Life, Member, Phase, Placement, PlanOptions, Sharing, Span, Wait,
@@ -374,8 +374,13 @@ impl<'a> Join<'a> {
             }
             let node = step.node;
             let effects = self.table.effects(self.graph, node);
-            let life = self.schedule.span[node];
+            let from_clearing = match effects.scratch.iter().any(|s| s.cleared) {
+                true => self.since_cleared(node),
+                false => None,
+            };
+            let own = self.schedule.span[node];
             for (k, scratch) in (0u32..).zip(&effects.scratch) {
+                let life = from_clearing.filter(|_| scratch.cleared).or(own);
                 let life = life.into_iter().collect();
                 let item = Item::Workspace(node, k);
                 let align = scratch.align.max(1);
@@ -392,6 +397,16 @@ impl<'a> Join<'a> {
                 }
             }
         }
+    }
+
+    /// When a node's workspaces are held that another one clears for it.
+    fn since_cleared(&self, node: NodeId) -> Option<Span> {
+        let mut all = cleared(self.graph, self.table, node).into_iter();
+        let one = all.find(|c| matches!(c.item, Item::Workspace(..)))?;
+        Some(Span {
+            first: self.schedule.first(one.cleaner),
+            last: self.schedule.last(node),
+        })
     }
 
     fn align_anchors(&mut self, node: NodeId, effects: &Effects) {

@@ -153,13 +153,15 @@ impl Made {
             }
         }
         for name in judge.list("prezeroed").iter().filter_map(Value::as_str) {
-            let value = self.value(name);
-            let is_cleared = value.is_some_and(|v| {
-                let producer = self.graph.values[v].producer;
-                let cleared = cleared(&self.graph, &self.table, producer);
-                cleared.iter().any(|c| c.value == v)
+            let item = self.item(name);
+            let node = item.and_then(|item| match item {
+                Item::Value(value) => Some(self.graph.values[value].producer),
+                Item::Workspace(node, _) => Some(node),
+                Item::Copy(_) => None,
             });
-            if !is_cleared {
+            let all = node.map(|node| cleared(&self.graph, &self.table, node));
+            let mut all = all.into_iter().flatten();
+            if !all.any(|c| Some(c.item) == item) {
                 judge.fail(format!("prezeroed: nothing clears {name}"));
             }
         }
@@ -178,6 +180,12 @@ impl Made {
     fn value(&self, name: &str) -> Option<ValueId> {
         let mut values = self.graph.values.keys();
         values.find(|&v| self.graph.value_label(v) == name)
+    }
+
+    /// What has a place, by its name in cases.
+    fn item(&self, name: &str) -> Option<Item> {
+        let members = self.plan.storages.values().flat_map(|s| &s.members);
+        members.map(|m| m.item).find(|&i| self.is_named(i, name))
     }
 
     fn is_named(&self, item: Item, name: &str) -> bool {

@@ -14,10 +14,12 @@ use crate::violation::{Anchor, Memory, Outside, Violation};
 /// Memory that is cleared before it is filled.
 #[derive(Default)]
 pub(super) struct ClearedMemory {
-    /// Values by the node that clears their memory.
-    by: FxHashMap<NodeId, Vec<ValueId>>,
-    /// Values whose memory must be zero when their producers start.
-    values: FxHashSet<ValueId>,
+    /// What each node clears.
+    by: FxHashMap<NodeId, Vec<Item>>,
+    /// What must be zero when the node starts that fills it.
+    items: FxHashSet<Item>,
+    /// The workspaces among them, in numbers from 0 on.
+    pub(super) workspaces: FxHashMap<(NodeId, u32), usize>,
 }
 
 impl ClearedMemory {
@@ -28,8 +30,12 @@ impl ClearedMemory {
                 continue;
             }
             for c in cleared(graph, table, step.node) {
-                if all.values.insert(c.value) {
-                    all.by.entry(c.cleaner).or_default().push(c.value);
+                if all.items.insert(c.item) {
+                    all.by.entry(c.cleaner).or_default().push(c.item);
+                    if let Item::Workspace(node, k) = c.item {
+                        let number = all.workspaces.len();
+                        all.workspaces.insert((node, k), number);
+                    }
                 }
             }
         }
@@ -40,8 +46,7 @@ impl ClearedMemory {
 impl Gather<'_, '_> {
     /// A node that clears memory writes what others fill later.
     pub(super) fn clears(&mut self, id: NodeId) {
-        for value in self.cleared.by.remove(&id).unwrap_or_default() {
-            let item = Item::Value(value);
+        for item in self.cleared.by.remove(&id).unwrap_or_default() {
             if self.layout.spot(item).is_some() {
                 self.write(item, Anchor::Cleared, None);
             }
@@ -49,10 +54,13 @@ impl Gather<'_, '_> {
     }
 
     /// What a node fills is still as it was cleared.
-    pub(super) fn is_cleared(&mut self, id: NodeId) {
-        for &value in self.graph.nodes[id].outputs.iter().flatten() {
-            let item = Item::Value(value);
-            if self.cleared.values.contains(&value) && self.layout.spot(item).is_some() {
+    pub(super) fn is_cleared(&mut self, id: NodeId, effects: &Effects) {
+        let outputs = self.graph.nodes[id].outputs.iter().flatten();
+        let outputs = outputs.map(|&value| Item::Value(value));
+        let workspaces = (0u32..).zip(&effects.scratch);
+        let workspaces = workspaces.map(|(k, _)| Item::Workspace(id, k));
+        for item in outputs.chain(workspaces) {
+            if self.cleared.items.contains(&item) && self.layout.spot(item).is_some() {
                 self.program.ops.push(Op::Read {
                     item,
                     anchor: Anchor::Cleared,

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde::Serialize;
 use tenure_graph::effects::OpTable;
 use tenure_graph::effects::demands::{
-    CLEARS_INPUTS, CLEARS_OUTPUTS, CONTIGUOUS_INPUT, CONTIGUOUS_OUTPUT, INPUT_KINDS, OUTPUT_KINDS,
-    PACKED_INPUT, PACKED_OUTPUT,
+    CLEARS_INPUTS, CLEARS_OUTPUTS, CLEARS_WORKSPACES, CONTIGUOUS_INPUT, CONTIGUOUS_OUTPUT,
+    INPUT_KINDS, OUTPUT_KINDS, PACKED_INPUT, PACKED_OUTPUT,
 };
 use tenure_graph::plan::{Plan, PlanOptions, Sizes};
 use tenure_graph::{Graph, StreamId};
@@ -87,7 +87,7 @@ pub fn costs(
         PACKED_INPUT,
         PACKED_OUTPUT,
     ]);
-    let cleared = without(&[CLEARS_INPUTS, CLEARS_OUTPUTS]);
+    let cleared = without(&[CLEARS_INPUTS, CLEARS_OUTPUTS, CLEARS_WORKSPACES]);
     let kinds = without(&[INPUT_KINDS, OUTPUT_KINDS]);
     let mut one_stream = Cow::Borrowed(graph);
     let on_streams = streams::used(graph) > 1;

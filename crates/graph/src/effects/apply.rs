@@ -163,6 +163,7 @@ impl Builder<'_> {
                     align,
                     kind: demands::ANY_MEMORY,
                     alone: false,
+                    cleared: false,
                 }),
                 _ => effects.unsized_scratch = effects.unsized_scratch.saturating_add(1),
             }
@@ -237,6 +238,7 @@ impl Builder<'_> {
                     align: 1,
                     kind: demands::workspace_kind(node, k),
                     alone: demands::is_workspace_alone(node, k),
+                    cleared: demands::is_workspace_cleared(node, k),
                 });
             }
         }

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 
 use super::{OpClass, OpTable, Trait};
+use crate::plan::Item;
 use crate::{Attr, Attrs, Graph, Node, NodeId, ValueId};
 
 /// The inputs lie one behind the other, each padded.
@@ -29,6 +30,9 @@ pub const INPUT_KINDS: &str = "_input_memory_type";
 pub const OUTPUT_KINDS: &str = "_output_memory_type";
 /// The node may leave garbage in its inputs.
 pub const INPUT_MUTABLE: &str = "_input_mutable";
+/// Workspaces that must be zero when the node starts: a map for each part of the node, whose keys are
+/// the places of the workspaces.
+pub const CLEARS_WORKSPACES: &str = "sub_node_workspace_info";
 /// Outputs that must be zero when the node starts.
 pub const CLEARS_OUTPUTS: &str = "atomic_output_index";
 /// Inputs whose memory must be zero before it is filled; -1 stands for all.
@@ -155,23 +159,25 @@ pub fn kind_name(kind: i64) -> Cow<'static, str> {
     }
 }
 
-/// A value whose memory must be zero when it is first written.
+/// A value whose memory must be zero when it is first written, or a workspace that must be when its
+/// node starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cleared {
-    /// The value.
-    pub value: ValueId,
+    /// What is cleared.
+    pub item: Item,
     /// The node that clears its memory.
     pub cleaner: NodeId,
 }
 
-/// The values whose memory is cleared for a node, by the nodes that clear memory and that it waits
-/// for. Only what a node makes in memory of its own can be cleared for it; where no node clears,
-/// the node does it itself.
+/// The memory that is cleared for a node, by the nodes that clear memory and that it waits for. Only
+/// what a node makes in memory of its own can be cleared for it; where no node clears, the node does
+/// it itself.
 #[must_use]
 pub fn cleared(graph: &Graph, table: &OpTable, node: NodeId) -> Vec<Cleared> {
     let n = &graph.nodes[node];
     let asks = |key| n.attrs.get(key).is_some();
-    if n.attrs.is_empty() || !(asks(CLEARS_OUTPUTS) || asks(CLEARS_INPUTS)) {
+    const ASKS: [&str; 3] = [CLEARS_OUTPUTS, CLEARS_INPUTS, CLEARS_WORKSPACES];
+    if n.attrs.is_empty() || !ASKS.into_iter().any(asks) {
         return Vec::new();
     }
     let zeroes = |&&n: &&NodeId| table.traits(graph, n).has(Trait::Zeroes);
@@ -187,8 +193,14 @@ pub fn cleared(graph: &Graph, table: &OpTable, node: NodeId) -> Vec<Cleared> {
     let mut values: Vec<ValueId> = fresh.collect();
     values.sort_unstable();
     values.dedup();
-    let with = |value| Cleared { value, cleaner };
-    values.into_iter().map(with).collect()
+    let scratch = match asks(CLEARS_WORKSPACES) {
+        true => table.effects(graph, node).scratch,
+        false => SmallVec::new(),
+    };
+    let scratch = (0u32..).zip(scratch).filter(|(_, s)| s.cleared);
+    let workspaces = scratch.map(|(k, _)| Item::Workspace(node, k));
+    let items = values.into_iter().map(Item::Value).chain(workspaces);
+    items.map(|item| Cleared { item, cleaner }).collect()
 }
 
 /// Whether a node of the subgraph makes the value in memory of its own.
@@ -289,6 +301,18 @@ pub(super) fn is_workspace_alone(node: &Node, k: usize) -> bool {
         _ => None,
     };
     may_share == Some(false) || is_alone(node) || workspace_kind(node, k) == SESSION_MEMORY
+}
+
+/// Whether a workspace must be zero when the node starts.
+pub(super) fn is_workspace_cleared(node: &Node, k: usize) -> bool {
+    let Some(Attr::Map(parts)) = node.attrs.get(CLEARS_WORKSPACES) else {
+        return false;
+    };
+    let is_named = |key: &str| key.parse() == Ok(k);
+    parts.iter().any(|(_, part)| match part {
+        Attr::Map(places) => places.iter().any(|(key, _)| is_named(key)),
+        _ => false,
+    })
 }
 
 /// The kind of memory that a workspace is.

@@ -208,6 +208,8 @@ pub struct Scratch {
     pub kind: i64,
     /// Whether nobody else may have its bytes at any time.
     pub alone: bool,
+    /// Whether it must be zero when the node starts.
+    pub cleared: bool,
 }
 
 /// Rows by operator.

@@ -4,7 +4,7 @@
 //! A body of a loop is a graph of its own, so its clearing node runs in each pass.
 
 use rustc_hash::FxHashSet;
-use tenure_graph::effects::demands::{CLEARS_INPUTS, CLEARS_OUTPUTS};
+use tenure_graph::effects::demands::{CLEARS_INPUTS, CLEARS_OUTPUTS, CLEARS_WORKSPACES};
 use tenure_graph::effects::{OpClass, OpTable, Trait};
 use tenure_graph::patch::{Edit, NewNode, Spot};
 use tenure_graph::{Attr, Attrs, Graph, NodeId, SubgraphId};
@@ -17,7 +17,6 @@ use crate::layout::attributes::{COLLECTIVE_ENGINE, flag, is_static};
 use crate::options::Options;
 use crate::storage::{Anchor, SOURCE_VARIABLE};
 
-const CLEARS_WORKSPACE: &str = "sub_node_workspace_info";
 const CLEARS_ITSELF: &str = "need_gentask_atomic";
 
 /// Runs the pass.
@@ -131,7 +130,7 @@ impl Pass<'_> {
     /// Whether a node's attributes ask for cleared memory.
     fn asks(&self, id: NodeId) -> bool {
         let attrs = &self.work.graph().nodes[id].attrs;
-        [CLEARS_INPUTS, CLEARS_OUTPUTS, CLEARS_WORKSPACE]
+        [CLEARS_INPUTS, CLEARS_OUTPUTS, CLEARS_WORKSPACES]
             .iter()
             .any(|name| attrs.get(name).is_some_and(|a| !is_empty(a)))
     }
@@ -179,7 +178,7 @@ impl Pass<'_> {
     fn is_cleared_by_readers(&self, id: NodeId) -> bool {
         let graph = self.work.graph();
         let node = &graph.nodes[id];
-        let more = [CLEARS_INPUTS, CLEARS_WORKSPACE];
+        let more = [CLEARS_INPUTS, CLEARS_WORKSPACES];
         if more.iter().any(|name| node.attrs.get(name).is_some()) {
             return false;
         }

@@ -31,7 +31,9 @@ impl Join<'_> {
                     }
                     for c in cleared(self.graph, self.table, step.node) {
                         let at = self.schedule.first(c.cleaner);
-                        note(self, Some(c.value), at);
+                        if let Item::Value(value) = c.item {
+                            note(self, Some(value), at);
+                        }
                     }
                 }
                 Phase::Enter(_) | Phase::End => {}
@@ -52,7 +54,7 @@ impl Join<'_> {
         }
         for (i, entry) in self.items.iter().enumerate() {
             if !matches!(entry.item, Item::Value(_)) {
-                accesses[i].extend(entry.life.iter().map(|s| s.first));
+                accesses[i].extend(entry.life.iter().flat_map(|s| [s.first, s.last]));
             }
         }
         self.ends = accesses.iter().map(|steps| self.end_of(steps)).collect();

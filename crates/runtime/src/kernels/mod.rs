@@ -40,6 +40,7 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
 use tenure_graph::effects::Cleared;
+use tenure_graph::plan::Item;
 use tenure_graph::{Attr, Attrs, DType, Graph, NodeId};
 
 pub use crate::memory::Call;
@@ -191,7 +192,7 @@ impl<'a> Site<'a> {
     #[must_use]
     pub fn is_cleared(&self, i: usize) -> bool {
         let value = self.graph.nodes[self.node].output(i);
-        value.is_some_and(|v| self.cleared.iter().any(|c| c.value == v))
+        value.is_some_and(|v| self.cleared.iter().any(|c| c.item == Item::Value(v)))
     }
 
     /// The node's attributes.

@@ -356,7 +356,11 @@ impl Resolve<'_> {
         for node in served {
             let cleared = cleared(self.graph, self.table, node);
             for c in cleared.iter().filter(|c| c.cleaner == id) {
-                let at = self.places.value(c.value)?;
+                let at = match c.item {
+                    Item::Workspace(node, k) => self.places.workspace(node, k, 0)?,
+                    Item::Value(value) => self.places.value(value)?,
+                    Item::Copy(_) => continue,
+                };
                 self.emit(id, Action::Clear(at));
             }
         }

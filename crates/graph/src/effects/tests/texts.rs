@@ -43,12 +43,14 @@ fn rows_add_and_replace() {
             align: 256,
             kind: crate::effects::demands::ANY_MEMORY,
             alone: false,
+            cleared: false,
         },
         Scratch {
             size: 1024,
             align: 1,
             kind: crate::effects::demands::ANY_MEMORY,
             alone: false,
+            cleared: false,
         },
     ];
     assert_eq!(effects.scratch[..], scratch);
@@ -81,12 +83,14 @@ fn the_example_of_the_documentation_does_what_it_says() {
             align: 256,
             kind: crate::effects::demands::ANY_MEMORY,
             alone: false,
+            cleared: false,
         },
         Scratch {
             size: 8_192,
             align: 1,
             kind: crate::effects::demands::ANY_MEMORY,
             alone: false,
+            cleared: false,
         },
     ];
     assert_eq!(effects.scratch[..], scratch);
