@@ -4,7 +4,7 @@ use arbitrary::Unstructured;
 use tenure_graph::arbitrary_graph::{Size, decorate, ge, onnx};
 use tenure_graph::effects::{OpClass, OpTable, demands};
 use tenure_graph::plan::{ALL_NODES, Placement, PlanOptions, Sharing, Sizes};
-use tenure_graph::{Attr, Graph, NodeId, SubgraphId};
+use tenure_graph::{Attr, Graph, NodeId, StreamId, SubgraphId, ValueId};
 
 /// A random graph with static shapes, of a dialect by the seed's parity.
 ///
@@ -107,6 +107,64 @@ pub fn ask_more(seed: u64, graph: &mut Graph) {
             }
             _ => {}
         }
+    }
+}
+
+/// Gives the root of a Graph Engine graph nodes that hand on whichever of their inputs comes, with
+/// readers of these and of what is handed on.
+pub fn merge_more(seed: u64, graph: &mut Graph) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let root = graph.root;
+    let streams: Vec<Option<StreamId>> = graph.subgraphs[root]
+        .nodes
+        .iter()
+        .map(|&n| graph.nodes[n].stream)
+        .filter(Option::is_some)
+        .collect();
+    let mut merged: Vec<ValueId> = Vec::new();
+    for _ in 0..rng.usize(1..4) {
+        let nodes = graph.subgraphs[root].nodes.clone();
+        let known = |v: &ValueId| graph.bytes(*v).is_some();
+        let values = nodes.iter().flat_map(|&n| graph.nodes[n].outputs.iter());
+        let values: Vec<ValueId> = values.copied().flatten().filter(known).collect();
+        let Some(&source) = rng.choice(&values) else {
+            return;
+        };
+        let (dtype, shape) = (
+            graph.values[source].dtype,
+            graph.values[source].shape.clone(),
+        );
+        let mut add = |graph: &mut Graph, op: &str, inputs: &[ValueId]| {
+            let name = format!("{op}_{}", graph.nodes.len());
+            let node = graph.add_node(root, name.clone(), op);
+            graph.nodes[node].inputs = inputs.iter().map(|&v| Some(v)).collect();
+            graph.nodes[node].stream = rng.choice(&streams).copied().flatten();
+            // Behind all that it reads.
+            let results = usize::from(graph.subgraphs[root].output.is_some());
+            let list = &mut graph.subgraphs[root].nodes;
+            list.pop();
+            let producers = inputs.iter().map(|&v| graph.values[v].producer);
+            let behind = producers.filter_map(|p| list.iter().position(|&n| n == p));
+            let last = behind.max().map_or(0, |at| at + 1);
+            let end = list.len().saturating_sub(results).max(last);
+            list.insert(rng.usize(last..=end), node);
+            let output = format!("{name}:0");
+            (graph).add_output(node, output, dtype, shape.clone())
+        };
+        let mut all: Vec<ValueId> = (0..2 + seed % 2)
+            .map(|_| add(graph, "Make", &[source]))
+            .collect();
+        let before = merged.last().copied();
+        let same = |v: &ValueId| graph.values[*v].shape == graph.values[source].shape;
+        all.extend(before.filter(same).filter(|_| seed % 3 == 0));
+        let merge = add(
+            graph,
+            ["Merge", "StreamMerge"][usize::from(seed % 2 == 0)],
+            &all,
+        );
+        merged.push(merge);
+        add(graph, "Use", &[merge]);
+        add(graph, "Use", &[all[0], merge]);
     }
 }
 

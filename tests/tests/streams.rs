@@ -6,13 +6,13 @@
 //! The simulation knows the plan, the values that nodes name, and which outputs are other names of
 //! inputs; it shares no code with the check.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use tenure_graph::arbitrary_graph::Size;
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::plan::{Item, Phase, Place, Plan};
 use tenure_graph::{Graph, NodeId, StreamId, ValueId, identity, text};
 use tenure_plan::{Config, plan};
-use tenure_tests::generate::{graph, options};
+use tenure_tests::generate::{graph, merge_more, options};
 
 /// How many graphs are looked at.
 fn graphs() -> u64 {
@@ -28,7 +28,56 @@ fn flat(seed: u64) -> Graph {
     for node in graph.nodes.values_mut() {
         node.stream = node.stream.map(|_| StreamId::from_u32(rng.u32(..streams)));
     }
+    if seed % 4 == 0 {
+        merge_more(seed, &mut graph);
+    }
     identity::canonical(&graph)
+}
+
+/// The nodes that do not run when each merge gets what comes in some slot: those that make other
+/// alternatives, and those that need what is not made.
+fn dead(graph: &Graph, table: &OpTable, rng: &mut fastrand::Rng) -> HashSet<NodeId> {
+    let mut chosen: HashMap<NodeId, ValueId> = HashMap::new();
+    for node in graph.nodes.keys() {
+        if table.effects(graph, node).merges {
+            let inputs: Vec<ValueId> = graph.nodes[node].inputs.iter().copied().flatten().collect();
+            chosen.extend(rng.choice(inputs).map(|value| (node, value)));
+        }
+    }
+    let mut dead: HashSet<NodeId> = HashSet::new();
+    let is_dead = |dead: &HashSet<NodeId>, v: &ValueId| dead.contains(&graph.values[*v].producer);
+    let is_left = |v: &ValueId| {
+        let merges = chosen
+            .iter()
+            .filter(|(n, _)| graph.nodes[**n].inputs.contains(&Some(*v)));
+        merges.into_iter().any(|(_, chosen)| chosen != v)
+    };
+    for (id, node) in &graph.nodes {
+        let mut outputs = node.outputs.iter().flatten();
+        if outputs.any(is_left) {
+            dead.insert(id);
+        }
+    }
+    loop {
+        let needs = |id: &NodeId| match chosen.get(id) {
+            Some(value) => is_dead(&dead, value),
+            None => {
+                let mut inputs = graph.nodes[*id].inputs.iter().flatten();
+                inputs.any(|v| is_dead(&dead, v))
+            }
+        };
+        // To a merge of which nothing comes, none of its alternatives has come.
+        let merges = chosen.keys().filter(|n| dead.contains(n));
+        let inputs = merges.flat_map(|&n| graph.nodes[n].inputs.iter().flatten());
+        let before = inputs.map(|&v| graph.values[v].producer);
+        let more: Vec<NodeId> = (graph.nodes.keys().filter(needs).chain(before))
+            .filter(|n| !dead.contains(n))
+            .collect();
+        if more.is_empty() {
+            return dead;
+        }
+        dead.extend(more);
+    }
 }
 
 type Range = (usize, usize);
@@ -39,12 +88,14 @@ struct Memory<'a> {
     table: &'a OpTable,
     plan: &'a Plan,
     ranges: HashMap<Item, Range>,
+    /// Nodes that do not run.
+    dead: HashSet<NodeId>,
     /// What lies in each cell: all names that have those bytes.
     cells: Vec<Vec<ValueId>>,
 }
 
 impl<'a> Memory<'a> {
-    fn new(graph: &'a Graph, table: &'a OpTable, plan: &'a Plan) -> Self {
+    fn new(graph: &'a Graph, table: &'a OpTable, plan: &'a Plan, dead: HashSet<NodeId>) -> Self {
         // The caller's pieces of memory lie behind one another, after all arenas.
         let mut base: Vec<u64> = Vec::new();
         let mut end = 0;
@@ -75,6 +126,7 @@ impl<'a> Memory<'a> {
             table,
             plan,
             ranges,
+            dead,
             cells: vec![Vec::new(); edges.len()],
         };
         for &data in &graph.subgraphs[graph.root].inputs {
@@ -115,6 +167,9 @@ impl<'a> Memory<'a> {
         let n = &self.graph.nodes[node];
         let outputs = (0u32..).zip(&n.outputs);
         let is_written = |&(slot, value): &(u32, ValueId)| {
+            if effects.merges && slot == 0 {
+                return false;
+            }
             let Some(input) = effects.view_of(slot) else {
                 return true;
             };
@@ -134,6 +189,10 @@ impl<'a> Memory<'a> {
         let read = inputs.filter(|(slot, _)| !effects.shape_only.contains(slot) || viewed(*slot));
         let values = read.filter_map(|(slot, value)| Some((slot, (*value)?)));
         values
+            .filter(|&(_, value)| {
+                // A merge hands on what has come.
+                !effects.merges || !self.dead.contains(&self.graph.values[value].producer)
+            })
             .filter(|&(_, value)| {
                 let producer = self.graph.values[value].producer;
                 let class = self.table.class(self.graph, producer);
@@ -209,7 +268,7 @@ impl<'a> Memory<'a> {
 
 /// Runs a plan once, in a random order.
 fn run(graph: &Graph, table: &OpTable, plan: &Plan, rng: &mut fastrand::Rng) -> Result<(), String> {
-    let mut memory = Memory::new(graph, table, plan);
+    let mut memory = Memory::new(graph, table, plan, dead(graph, table, rng));
     let steps = &plan.steps;
     let mut started = vec![false; steps.len()];
     let mut ended = vec![false; steps.len()];
@@ -241,6 +300,7 @@ fn run(graph: &Graph, table: &OpTable, plan: &Plan, rng: &mut fastrand::Rng) -> 
         };
         let node = steps[step].node;
         let done = match ends {
+            _ if memory.dead.contains(&node) => Ok(()),
             true => memory.end(node),
             false => memory.start(node),
         };

@@ -66,6 +66,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alternatives;
 mod demands;
 mod findings;
 mod gears;
@@ -90,6 +91,7 @@ use tenure_graph::Graph;
 use tenure_graph::effects::{Gears, OpTable};
 use tenure_graph::plan::Plan;
 
+use alternatives::Alternatives;
 use findings::Findings;
 use layout::Layout;
 
@@ -213,8 +215,17 @@ fn accesses(graph: &Graph, table: &OpTable, plan: &Plan) -> Result<u64, Vec<Viol
     // Where lives clash, what they say of gaps means nothing.
     let rely = clashes.is_empty();
     let mut demands = demands::gather(graph, table, plan, rely, &mut layout, &mut findings);
-    races::check(graph, plan, &layout, &demands, &mut findings);
-    let accesses = walk::run(graph, plan, &layout, &mut demands, &mut findings);
+    let alternatives = Alternatives::new(graph, table, plan);
+    let streams = (&demands, &alternatives);
+    races::check(graph, plan, &layout, streams, &mut findings);
+    let accesses = walk::run(
+        graph,
+        plan,
+        &layout,
+        &mut demands,
+        &alternatives,
+        &mut findings,
+    );
     clashes.into_iter().for_each(|c| findings.push(c));
     sharing::members(plan, &mut demands, &mut findings);
     sharing::no_reuse(graph, table, plan, &mut findings);

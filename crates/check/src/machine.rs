@@ -116,16 +116,29 @@ impl Machine {
     ///
     /// Bytes that had one of the steady names already do not change, so they keep all their names.
     pub(crate) fn write(&mut self, region: Region, base: u64, content: &Content, writer: Writer) {
+        self.write_beside(region, base, content, writer, |_| false);
+    }
+
+    /// The same where those names stay for which this is not written at all.
+    pub(crate) fn write_beside(
+        &mut self,
+        region: Region,
+        base: u64,
+        content: &Content,
+        writer: Writer,
+        stays: impl Fn(ValueId) -> bool,
+    ) {
         if region.start >= region.end {
             return;
         }
-        let unchanged: SmallVec<[Piece; 1]> = if content.steady.is_empty() {
-            SmallVec::new()
-        } else {
-            pieces_in(&self.segments, region)
-                .filter(|piece| content.leaves(&piece.segment, base))
-                .collect()
+        let kept = |mut piece: Piece| {
+            if !content.leaves(&piece.segment, base) {
+                piece.segment.names.retain(|name| stays(name.0));
+            }
+            (!piece.segment.names.is_empty()).then_some(piece)
         };
+        let unchanged: SmallVec<[Piece; 1]> =
+            pieces_in(&self.segments, region).filter_map(kept).collect();
         let names = content.names(base);
         self.replace(region, names.clone(), writer);
         for mut piece in unchanged {

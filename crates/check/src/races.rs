@@ -15,8 +15,9 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tenure_graph::plan::{Item, Phase, Plan};
-use tenure_graph::{Graph, NodeId, StreamId};
+use tenure_graph::{Graph, NodeId, StreamId, ValueId};
 
+use crate::alternatives::Alternatives;
 use crate::demands::Demands;
 use crate::findings::Findings;
 use crate::layout::Layout;
@@ -34,7 +35,7 @@ pub(crate) fn check(
     graph: &Graph,
     plan: &Plan,
     layout: &Layout,
-    demands: &Demands,
+    (demands, alternatives): (&Demands, &Alternatives<'_>),
     findings: &mut Findings<'_>,
 ) {
     let lanes = Lanes::new(graph, plan);
@@ -51,6 +52,7 @@ pub(crate) fn check(
     let mut bytes = Bytes {
         clocks: &clocks,
         lanes: &lanes,
+        alternatives,
         map: BTreeMap::new(),
     };
     for step in (0u32..).take(plan.steps.len()) {
@@ -61,7 +63,7 @@ pub(crate) fn check(
                 let Some((item, region)) = access(op, writes, layout) else {
                     continue;
                 };
-                if let Some((other, region)) = bytes.touch(step, region, writes) {
+                if let Some((other, region)) = bytes.touch((step, item), region, writes) {
                     let site = |at: u32| findings.site(at, plan.steps[at as usize].node);
                     findings.push(Violation::Unordered {
                         site: site(step),
@@ -218,18 +220,23 @@ fn clocks(graph: &Graph, plan: &Plan, lanes: &Lanes, findings: &mut Findings<'_>
     clocks
 }
 
+/// A step, and the alternative that it makes or reads.
+type Access = (u32, Option<ValueId>);
+
 /// Who touched a stretch of bytes last.
 #[derive(Clone, Default)]
 struct Touched {
     end: u64,
-    writer: Option<u32>,
+    /// The last writer; several where one alone of them runs.
+    writers: SmallVec<[Access; 1]>,
     /// The last reader on each stream since then.
-    readers: SmallVec<[u32; 2]>,
+    readers: SmallVec<[Access; 2]>,
 }
 
 struct Bytes<'a> {
     clocks: &'a [Clock],
     lanes: &'a Lanes,
+    alternatives: &'a Alternatives<'a>,
     map: BTreeMap<(Memory, u64), Touched>,
 }
 
@@ -241,7 +248,13 @@ impl Bytes<'_> {
     }
 
     /// Notes an access; gives one that is in no order with it, and where they meet.
-    fn touch(&mut self, step: u32, region: Region, writes: bool) -> Option<(u32, Region)> {
+    fn touch(
+        &mut self,
+        (step, item): (u32, Item),
+        region: Region,
+        writes: bool,
+    ) -> Option<(u32, Region)> {
+        let access: Access = (step, self.alternatives.of(item));
         self.split(region.memory, region.start);
         self.split(region.memory, region.end);
         let here = (region.memory, region.start)..(region.memory, region.end);
@@ -251,12 +264,13 @@ impl Bytes<'_> {
         let lane = self.lanes.of[step as usize].0;
         let mut at = region.start;
         for (start, mut touched) in found {
-            self.fill(region.memory, (at, start), step, writes);
+            self.fill(region.memory, (at, start), access, writes);
             at = touched.end;
             let readers = touched.readers.iter().filter(|_| writes);
-            let mut before = touched.writer.iter().chain(readers);
-            let unordered = before.find(|&&other| !self.has_ended(other, step));
-            if let Some(&other) = unordered {
+            let mut before = touched.writers.iter().chain(readers);
+            let is_open = |other: &Access| !self.has_ended(other.0, step);
+            let unordered = before.find(|&&o| is_open(&o) && !self.are_exclusive(o, access));
+            if let Some(&(other, _)) = unordered {
                 let end = touched.end;
                 return Some((
                     other,
@@ -268,22 +282,33 @@ impl Bytes<'_> {
                 ));
             }
             if writes {
-                touched.writer = Some(step);
-                touched.readers.clear();
+                // What this one is in order with stands for what came before, but where this one may
+                // not run at all.
+                if access.1.is_none() {
+                    touched.writers.clear();
+                    touched.readers.clear();
+                }
+                touched.writers.push(access);
             } else {
-                touched
-                    .readers
-                    .retain(|r| self.lanes.of[*r as usize].0 != lane);
-                touched.readers.push(step);
+                let is_here = |r: &Access| self.lanes.of[r.0 as usize].0 == lane;
+                let stands_for = |r: &Access| access.1.is_none() || access.1 == r.1;
+                touched.readers.retain(|r| !(is_here(r) && stands_for(r)));
+                touched.readers.push(access);
             }
             self.map.insert((region.memory, start), touched);
         }
-        self.fill(region.memory, (at, region.end), step, writes);
+        self.fill(region.memory, (at, region.end), access, writes);
         None
     }
 
+    /// Whether two accesses never happen in one run.
+    fn are_exclusive(&self, a: Access, b: Access) -> bool {
+        let pair = a.1.zip(b.1);
+        pair.is_some_and(|(a, b)| self.alternatives.are_exclusive(a, b))
+    }
+
     /// Notes an access to bytes that nobody has touched.
-    fn fill(&mut self, memory: Memory, (from, to): (u64, u64), step: u32, writes: bool) {
+    fn fill(&mut self, memory: Memory, (from, to): (u64, u64), access: Access, writes: bool) {
         if from >= to {
             return;
         }
@@ -292,9 +317,9 @@ impl Bytes<'_> {
             ..Touched::default()
         };
         if writes {
-            touched.writer = Some(step);
+            touched.writers.push(access);
         } else {
-            touched.readers.push(step);
+            touched.readers.push(access);
         }
         self.map.insert((memory, from), touched);
     }

@@ -517,6 +517,18 @@ pub enum Violation {
         /// The value of that input.
         input: Named<ValueId>,
     },
+    /// A node hands on whichever of its inputs has come, and they are not one memory.
+    #[error(
+        "{site} hands on whichever of its inputs has come, so all of them must lie where its output 0 does, and {item} ({anchor}) does not"
+    )]
+    NotMerged {
+        /// The node's step.
+        site: Site,
+        /// The input.
+        anchor: Anchor,
+        /// What lies elsewhere.
+        item: Named<Item>,
+    },
     /// A node writes memory that must not be written.
     #[error("{site} writes {output} over {input} ({anchor}), which is {outside}")]
     OutsideWritten {
@@ -733,6 +745,7 @@ impl Violation {
             Violation::TooManyStreams { .. } => "T062",
             Violation::NotAwaited { .. } => "T063",
             Violation::NotTied { .. } => "T065",
+            Violation::NotMerged { .. } => "T066",
             Violation::WaitBehind { .. } => "T064",
             Violation::ForbiddenSharing { .. } => "T070",
             Violation::Reused { .. } => "T071",

@@ -4,6 +4,7 @@
 use tenure_graph::plan::{Item, Place, Plan};
 use tenure_graph::{Graph, StorageId, ValueId};
 
+use crate::alternatives::Alternatives;
 use crate::demands::Demands;
 use crate::findings::Findings;
 use crate::layout::{Layout, Spot};
@@ -18,6 +19,7 @@ pub(crate) fn run(
     plan: &Plan,
     layout: &Layout,
     demands: &mut Demands,
+    alternatives: &Alternatives<'_>,
     findings: &mut Findings<'_>,
 ) -> u64 {
     let program = std::mem::take(&mut demands.program);
@@ -26,6 +28,7 @@ pub(crate) fn run(
         plan,
         layout,
         demands,
+        alternatives,
         findings,
         machine: Machine::default(),
         lost: Vec::new(),
@@ -88,6 +91,7 @@ struct Walk<'w, 'a> {
     plan: &'w Plan,
     layout: &'w Layout,
     demands: &'w mut Demands,
+    alternatives: &'w Alternatives<'w>,
     findings: &'w mut Findings<'a>,
     machine: Machine,
     /// States that some pass of an open loop loses, and what lies there then. A loop inside
@@ -112,7 +116,13 @@ impl Walk<'_, '_> {
                     let content = self.content(item, anchor, carries);
                     let writer = self.writer(item);
                     let region = spot.region;
-                    self.machine.write(region, region.start, &content, writer);
+                    let made = self.alternatives.of(item);
+                    let alternatives = self.alternatives;
+                    let stays = |name: ValueId| {
+                        made.is_some_and(|made| alternatives.are_exclusive(made, name))
+                    };
+                    self.machine
+                        .write_beside(region, region.start, &content, writer, stays);
                 }
             }
             Op::Name { value, anchor } => {

@@ -1,16 +1,16 @@
 //! Demands of a graph's file that plans do not meet yet. A graph that makes one is refused: a plan
 //! that looks right and is not would be worse than none.
 
+use tenure_graph::Graph;
 use tenure_graph::effects::demands::asked;
 use tenure_graph::effects::{OpClass, OpTable, cleared};
 use tenure_graph::plan::Item;
-use tenure_graph::{Attr, Graph};
 
 use crate::PlanError;
 use crate::schedule::Schedule;
 
-/// All inputs and the first output of a node are one memory, whoever of them comes.
-const MERGE: &str = "merge";
+/// The node that hands its value back to a merge before it: the graph's loops are made of jumps.
+const NEXT_ITERATION: &str = "_next_iteration_node";
 
 /// Refuses a graph that asks for what cannot be planned yet.
 ///
@@ -24,8 +24,8 @@ pub(crate) fn refuse_unmet(graph: &Graph, table: &OpTable) -> Result<(), PlanErr
                 attribute,
             })
         };
-        if node.extra.get(MERGE).and_then(Attr::as_bool) == Some(true) {
-            return refuse(MERGE);
+        if node.attrs.get(NEXT_ITERATION).is_some() {
+            return refuse(NEXT_ITERATION);
         }
         // What stands for others' memory, or runs others, has no say in where that is.
         let is_plain = node.bodies.is_empty() && table.class(graph, id) == OpClass::Compute;

@@ -74,6 +74,16 @@ pub enum PlanError {
         /// Label of the node that clears.
         cleaner: String,
     },
+    /// A node that hands on whichever of its inputs comes, where these cannot be one memory.
+    #[error(
+        "node {node:?} hands on whichever of its inputs comes, so all of them must lie in one memory, and {value:?} cannot lie there: let a copy of it be an input instead"
+    )]
+    Merge {
+        /// Label of the node.
+        node: String,
+        /// Label of the input.
+        value: String,
+    },
     /// A node that writes in an input's memory and asks for two places for it.
     #[error(
         "node {node:?} writes in the memory of one of its inputs and asks for that memory to be of two kinds, or in two places: its attributes contradict one another"

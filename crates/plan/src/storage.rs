@@ -16,7 +16,7 @@ use std::rc::Rc;
 use tenure_graph::effects::demands::{
     ANY_MEMORY, INPUT_KINDS, asks_for_places, is_alone as is_alone_by_file, memory_kind,
 };
-use tenure_graph::effects::{Effects, Gears, OpTable, cleared};
+use tenure_graph::effects::{Effects, Gears, Merges, OpTable, cleared};
 use tenure_graph::entity::{EntityRef, SecondaryMap};
 use tenure_graph::plan::{
     Copy, Item, Life, Member, Phase, Placement, PlanOptions, Sharing, Span, Wait,
@@ -27,6 +27,7 @@ mod apart;
 mod gears;
 mod kinds;
 mod merge;
+mod merges;
 mod runs;
 mod streams;
 mod views;
@@ -83,7 +84,7 @@ const STEPS_OF_ATTEMPTS: usize = 1 << 18;
 ///
 /// # Errors
 /// What is asked for and cannot be had: [`PlanError::Run`], [`PlanError::Torn`],
-/// [`PlanError::Tied`], [`PlanError::UnsizedReference`], [`PlanError::Streams`].
+/// [`PlanError::Tied`], [`PlanError::Merge`], [`PlanError::UnsizedReference`], [`PlanError::Streams`].
 pub fn classes(
     graph: &Graph,
     table: &OpTable,
@@ -166,6 +167,7 @@ fn formed(
     join.collect_groups();
     join.collect_accesses();
     join.relate_moves();
+    join.merges()?;
     join.runs()?;
     join.walk()?;
     join.finish()
@@ -207,6 +209,8 @@ struct Join<'a> {
     pieces: FxHashMap<(Index, Index), i64>,
     /// Copies by the inputs that read them.
     copy_at: FxHashMap<(NodeId, u32), Index>,
+    /// Which values are alternatives, of which one alone is made.
+    merges: Merges,
     /// Inputs in whose memory it is settled that the node writes.
     written: FxHashSet<(NodeId, u32)>,
     in_place: usize,
@@ -282,6 +286,7 @@ impl<'a> Join<'a> {
             related: FxHashSet::default(),
             pieces: FxHashMap::default(),
             copy_at: FxHashMap::default(),
+            merges: Merges::new(graph, table),
             written: FxHashSet::default(),
             in_place: 0,
         }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::expr::{Condition, Scope};
 use super::row::{Alignment, Blocks, Entry, Pure, Row, Slots};
-use super::{Alias, Effects, OpTable, Run, Scratch, demands};
+use super::{Alias, Effects, OpTable, Run, Scratch, demands, merges};
 use crate::{Graph, Node, OutputHints, ValueId};
 
 /// The effects of `node`, whose operator has the given row.
@@ -33,6 +33,7 @@ pub(super) fn effects(table: &OpTable, graph: &Graph, node: &Node, row: Option<&
             input_align: SmallVec::new(),
             output_align: SmallVec::new(),
             spoils: SmallVec::new(),
+            merges: merges::is_merge(node, row.map(|row| row.traits).unwrap_or_default()),
             input_run: None,
             output_run: None,
             input_kinds: SmallVec::new(),
@@ -247,6 +248,11 @@ impl Builder<'_> {
     /// What the file asks of the node's memory beyond its size.
     fn take_demands(&mut self) {
         let Site { graph, node, .. } = self.site;
+        if self.effects.merges
+            && let Some(settled) = self.settled.first_mut()
+        {
+            *settled = true;
+        }
         // Few nodes ask for anything.
         if node.attrs.is_empty() {
             return;

@@ -39,6 +39,8 @@ pub const CLEARS_OUTPUTS: &str = "atomic_output_index";
 pub const CLEARS_INPUTS: &str = "atomic_input_index";
 /// Attribute of an output that names the variable in whose memory it is written.
 const BOUND_VARIABLE: &str = "_assign_var_name";
+/// All inputs and the first output are one memory, whichever of the inputs comes.
+pub(super) const MERGE: &str = "merge";
 /// What the node makes and uses shares memory with nobody.
 const ALONE: &str = "no_reuse_mem_flag";
 /// Which workspaces may share memory, by position.

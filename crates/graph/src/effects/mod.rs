@@ -29,6 +29,7 @@ mod apply;
 pub mod demands;
 mod expr;
 mod gears;
+mod merges;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ mod traits;
 
 pub use demands::{Cleared, Run, cleared};
 pub use gears::Gears;
+pub use merges::Merges;
 pub use row::TableError;
 pub use traits::{Trait, Traits};
 
@@ -128,6 +130,9 @@ pub struct Effects {
     /// Inputs in whose memory the node may leave garbage: whoever reads it afterwards reads
     /// something else. Ascending.
     pub spoils: SmallVec<[u32; 1]>,
+    /// Output 0 is whichever of the inputs has come: all inputs lie in one memory, and so does output
+    /// 0, for which nothing is written.
+    pub merges: bool,
     /// The inputs lie one behind the other.
     pub input_run: Option<Run>,
     /// The outputs lie one behind the other.

@@ -455,6 +455,7 @@ impl Join<'_> {
         is_beside
             || is_piece(x.group, y.group, between)
             || is_piece(y.group, x.group, -between)
+            || between == 0 && self.are_alternatives(x.group, y.group)
             || self.hands_over(x, y, between)
             || self.hands_over(y, x, -between)
     }

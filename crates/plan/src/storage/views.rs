@@ -94,14 +94,18 @@ impl Join<'_> {
         if self.sharing() < Sharing::Views {
             return;
         }
+        let hints = self.graph.values[to].hints.as_ref();
+        let is_forced = hints.is_some_and(|h| h.reuse_input.is_some());
+        // What is a view of what is made in any case is no alternative.
+        if self.merges.has(to) && !is_forced {
+            return;
+        }
         let source = self.items[from.index()].group as usize;
         let (a, b) = (&self.items[source], &self.items[to.index()]);
         let outside =
             !a.planned && matches!(a.item, Item::Value(v) if self.homes.of[v] != Home::Dynamic);
         // An output in the caller's memory is its own memory; so is what shares with nobody.
         let apart = b.alone || a.alone || b.caller && (a.caller || a.input || outside);
-        let hints = self.graph.values[to].hints.as_ref();
-        let is_forced = hints.is_some_and(|h| h.reuse_input.is_some());
         let fits = is_forced || outside || self.graph.bytes(from) == self.graph.bytes(to);
         // Of unknown size, it can be a name of what is outside all the same.
         let held = b.planned || outside && self.homes.of[to] == Home::Dynamic;

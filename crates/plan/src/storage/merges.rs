@@ -1,0 +1,90 @@
+//! Merges: all inputs of a node that hands on whichever of them has come are one memory, and so is what
+//! it hands on. Of what makes those inputs one alone runs, so they may all be there at any time.
+
+use tenure_graph::plan::{Item, Phase};
+use tenure_graph::{NodeId, ValueId};
+
+use super::merge::Sizes;
+use super::{Index, Join};
+use crate::PlanError;
+
+impl Join<'_> {
+    /// Joins what merges hand on.
+    ///
+    /// # Errors
+    /// [`PlanError::Merge`] where that cannot be: nobody can copy what may not have come.
+    pub(super) fn merges(&mut self) -> Result<(), PlanError> {
+        if self.merges.is_empty() {
+            return Ok(());
+        }
+        let schedule = self.schedule;
+        for step in &schedule.steps {
+            if step.phase == Phase::Run && self.table.effects(self.graph, step.node).merges {
+                self.merge(step.node)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, node: NodeId) -> Result<(), PlanError> {
+        let n = &self.graph.nodes[node];
+        let has_bytes = |v: &ValueId| self.graph.bytes(*v) != Some(0);
+        let inputs = n.inputs.iter().copied().flatten();
+        let mut all: Vec<ValueId> = n.output(0).into_iter().chain(inputs).collect();
+        all.retain(has_bytes);
+        let Some((&first, rest)) = all.split_first() else {
+            return Ok(());
+        };
+        let base = self.group(first);
+        for &value in &all {
+            let group = self.group(value);
+            let (root, _) = self.find(group);
+            // Many may be there at once, so that their ends do not ascend.
+            self.items[root as usize].shifted = true;
+            // What is handed on has the bytes of what has come.
+            self.pieces.insert((group, base), 0);
+        }
+        for &value in rest {
+            let group = self.group(value);
+            if !self.join_at(base, group, Sizes::Any, 0) {
+                return Err(PlanError::Merge {
+                    node: self.graph.node_label(node),
+                    value: self.graph.value_label(value),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether at most one of two groups is ever there.
+    pub(super) fn are_alternatives(&self, a: Index, b: Index) -> bool {
+        if self.merges.is_empty() {
+            return false;
+        }
+        let Some((x, y)) = self.alternative(a).zip(self.alternative(b)) else {
+            return false;
+        };
+        self.merges.are_exclusive(x, y) && !self.needs(x, b) && !self.needs(y, a)
+    }
+
+    /// Whether the node that makes a value reads a group.
+    fn needs(&self, value: ValueId, group: Index) -> bool {
+        let producer = self.graph.values[value].producer;
+        let inputs = (0u32..).take(self.graph.nodes[producer].inputs.len());
+        let mut held = inputs.filter_map(|slot| self.held(producer, slot));
+        held.any(|held| held == group)
+    }
+
+    /// What is made for a merge together with an item.
+    fn alternative(&self, item: Index) -> Option<ValueId> {
+        let made_by = |node: NodeId| {
+            let mut outputs = self.graph.nodes[node].outputs.iter().copied().flatten();
+            outputs.find(|&v| self.merges.has(v))
+        };
+        match self.items[item as usize].item {
+            Item::Value(value) => Some(value),
+            Item::Workspace(node, _) => made_by(node),
+            Item::Copy(k) => made_by(self.copies[k as usize].reader),
+        }
+    }
+}
