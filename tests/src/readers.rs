@@ -81,6 +81,7 @@ pub fn compiled(bytes: &[u8]) {
         kind,
         bytes: bytes.to_vec().into(),
         folder: None,
+        number: 0,
     };
     let Ok((graph, Some(record))) = file.compiled() else {
         return;

@@ -22,6 +22,7 @@ fn compiled(bytes: Vec<u8>) -> (Graph, Recorded) {
         kind: detect(&bytes).unwrap_or_else(|e| panic!("{e}")),
         bytes: bytes.into(),
         folder: None,
+        number: 0,
     };
     let (graph, record) = file.compiled().unwrap_or_else(|e| panic!("{e}"));
     (graph, record.expect("a compiled model"))

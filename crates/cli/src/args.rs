@@ -88,6 +88,9 @@ pub struct ModelArgs {
     /// Let free dimensions without a value stay free: what depends on them is left out of the arena
     #[arg(long)]
     pub dynamic: bool,
+    /// Which model of a compiled file that holds several; 0 is the root
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
+    pub submodel: usize,
     /// Rows for operators, in TOML (docs/adding-an-operator.md)
     #[arg(long, value_name = "FILE")]
     pub ops: Vec<PathBuf>,
@@ -264,6 +267,9 @@ pub struct LintArgs {
     /// Value of a free dimension: NAME=N or INPUT@AXIS=N
     #[arg(long, value_name = "NAME=N")]
     pub dim: Vec<String>,
+    /// Which model of a compiled file that holds several; 0 is the root
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
+    pub submodel: usize,
     /// Rows for operators, in TOML (docs/adding-an-operator.md)
     #[arg(long, value_name = "FILE")]
     pub ops: Vec<PathBuf>,

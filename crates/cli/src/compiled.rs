@@ -1,9 +1,6 @@
 //! The plan that a compiled model carries.
 
-use std::path::Path;
-
 use tenure_check::{Violation, check};
-use tenure_formats::ModelFile;
 use tenure_graph::Graph;
 use tenure_graph::plan::{Item, Place, Plan, Storage};
 use tenure_graph::plan_file::{CheckBlock, PlanFile, Summary};
@@ -11,8 +8,9 @@ use tenure_graph::recorded::Recorded;
 use tenure_plan::recorded::{recorded, uncleared};
 use tenure_report::grouped;
 
+use crate::args::ModelArgs;
 use crate::exit::Failure;
-use crate::pipeline::Loaded;
+use crate::pipeline::{self, Loaded};
 
 /// A plan that was in a model's file.
 pub struct Carried {
@@ -25,10 +23,9 @@ pub struct Carried {
 }
 
 /// Reads a model, and what its file records of a plan.
-pub fn read(path: &Path) -> Result<(Graph, Option<Recorded>), Failure> {
-    let file = ModelFile::open(path).map_err(Failure::bad)?;
-    let bad = |e| Failure::bad(format!("{}: {e}", path.display()));
-    file.compiled().map_err(bad)
+pub fn read(args: &ModelArgs) -> Result<(Graph, Option<Recorded>), Failure> {
+    let bad = |e| Failure::bad(format!("{}: {e}", args.model.display()));
+    pipeline::open(args)?.compiled().map_err(bad)
 }
 
 /// The plan of a model that records one, judged.

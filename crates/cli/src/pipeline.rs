@@ -50,25 +50,54 @@ pub enum Model {
     Memory(bytes::Bytes),
 }
 
-/// Reads what `path` holds.
-pub fn read(path: &Path) -> Result<Model, Failure> {
-    let file = ModelFile::open(path).map_err(Failure::bad)?;
+/// Opens a model's file.
+pub fn open(args: &ModelArgs) -> Result<ModelFile, Failure> {
+    let mut file = ModelFile::open(&args.model).map_err(Failure::bad)?;
+    file.number = args.submodel;
+    if file.number > 0 && file.models().is_ok_and(|names| names.is_empty()) {
+        let path = args.model.display();
+        let hint = "leave --submodel out";
+        return Err(Failure::bad(format!("{path}: holds one model alone")).hint(hint));
+    }
+    Ok(file)
+}
+
+/// Reads what a file holds.
+pub fn read(args: &ModelArgs) -> Result<Model, Failure> {
+    let file = open(args)?;
     match file.kind {
         Kind::MemoryJson => Ok(Model::Memory(file.bytes)),
         _ => {
-            let bad = |e| Failure::bad(format!("{}: {e}", path.display()));
+            let bad = |e| Failure::bad(format!("{}: {e}", args.model.display()));
             file.graph().map(Model::Graph).map_err(bad)
         }
     }
 }
 
+/// Says which models a file holds, where nobody has asked for one of several.
+fn several_models(args: &ModelArgs) -> Option<String> {
+    let names = ModelFile::open(&args.model).ok()?.models().ok()?;
+    if names.len() < 2 || args.submodel > 0 {
+        return None;
+    }
+    let list: Vec<String> = (0..)
+        .zip(&names)
+        .map(|(k, name)| format!("{k} {name}"))
+        .collect();
+    Some(format!(
+        "the file holds {} models, and this is of the first, the root; --submodel gives another: {}",
+        names.len(),
+        list.join(", ")
+    ))
+}
+
 /// Reads a graph; a memory graph is none.
-pub fn read_graph(path: &Path) -> Result<Graph, Failure> {
-    match read(path)? {
+pub fn read_graph(args: &ModelArgs) -> Result<Graph, Failure> {
+    match read(args)? {
         Model::Graph(graph) => Ok(graph),
         Model::Memory(_) => Err(Failure::bad(format!(
             "{}: is a memory graph: it has no nodes to look at",
-            path.display()
+            args.model.display()
         ))
         .hint("give the model that it was made of")),
     }
@@ -131,6 +160,7 @@ pub fn load_for(
     let mut warnings: Vec<String> = shaped.warnings.iter().map(ToString::to_string).collect();
     let graph = shaped.graph;
     warnings.extend(unknown_operators(&graph, &table));
+    warnings.extend(several_models(args));
     let identity = ModelIdentity {
         path: path.to_string(),
         name: graph.name.clone(),

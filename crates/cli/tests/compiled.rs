@@ -112,3 +112,33 @@ fn a_model_without_a_plan_says_so() {
         assert!(err.contains("m.air: carries no plan"), "{err}");
     }
 }
+
+#[test]
+fn each_model_of_a_file_has_a_plan_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let models = [chain(&[0, 512], 1024), chain(&[0, 512, 1024], 1536)];
+    fs::write(at.join("m.om"), Model::om_of(&models, Container::Wide)).unwrap();
+    let (code, out, _) = tenure(at, &["plan", "m.om", "--json"]);
+    assert_eq!(code, Some(0));
+    let summary: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let said = "the file holds 2 models, and this is of the first, the root; --submodel gives \
+                another: 0 chain, 1 chain";
+    assert_eq!(summary["warnings"][0], said);
+    let args = ["convert", "m.om", "--submodel", "1", "--plan", "own.json"];
+    let (code, out, warnings) = tenure(at, &args);
+    assert_eq!((code, &*warnings), (Some(0), ""));
+    assert_eq!(out, "own.json: 1 536 bytes; proven, 6 accesses checked\n");
+    let (code, ..) = tenure(at, &["check", "m.om", "--submodel", "1", "own.json"]);
+    assert_eq!(code, Some(0));
+    // It is no plan of the root.
+    let (code, ..) = tenure(at, &["check", "m.om", "own.json"]);
+    assert_ne!(code, Some(0));
+    let (code, _, error) = tenure(at, &["plan", "m.om", "--submodel", "2"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("has no model 2: it holds 2"), "{error}");
+    fs::write(at.join("one.om"), models[0].om(Container::Wide)).unwrap();
+    let (code, _, error) = tenure(at, &["plan", "one.om", "--submodel", "1"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("holds one model alone"), "{error}");
+}

@@ -47,6 +47,14 @@ pub enum FormatError {
     /// A compiled model that only its maker can read.
     #[error("is an encrypted model, which cannot be read; give the one before encryption")]
     Encrypted,
+    /// A compiled file has fewer models.
+    #[error("has no model {number}: it holds {models}, counted from 0")]
+    NoSuchModel {
+        /// The one that was asked for.
+        number: usize,
+        /// How many there are.
+        models: usize,
+    },
     /// Names in a file of Graph Engine that do not fit together.
     #[error(transparent)]
     Link(LinkError),

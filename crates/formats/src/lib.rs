@@ -38,6 +38,8 @@ pub struct ModelFile {
     pub bytes: Bytes,
     /// Where files lie that the model names.
     pub folder: Option<PathBuf>,
+    /// Which model of a compiled file that holds several; 0 is the root.
+    pub number: usize,
 }
 
 impl ModelFile {
@@ -52,6 +54,7 @@ impl ModelFile {
                 kind: detect(&bytes)?,
                 bytes,
                 folder: Some(weights::folder_of(path).to_owned()),
+                number: 0,
             })
         };
         open().map_err(|e: FormatError| e.in_file(path))
@@ -65,7 +68,7 @@ impl ModelFile {
         match self.kind {
             Kind::Onnx => onnx::read(self.bytes.clone(), self.folder.as_deref()),
             Kind::GeOm | Kind::GeProto | Kind::GeText | Kind::GeOnnxText => {
-                Ok(ge::read(self.kind, &self.bytes)?.graph)
+                Ok(ge::read(self.kind, &self.bytes, self.number)?.graph)
             }
             Kind::GraphJson => Ok(tenure_graph::json::read(detect::without_mark(&self.bytes))?),
             Kind::MemoryJson => Err(FormatError::NoModel(
@@ -76,6 +79,20 @@ impl ModelFile {
 }
 
 impl ModelFile {
+    /// The names of the models in a compiled file that holds several; none for other files.
+    ///
+    /// # Errors
+    /// As for [`ModelFile::graph`].
+    pub fn models(&self) -> Result<Vec<String>, FormatError> {
+        match self.kind {
+            Kind::GeOm => {
+                let names = ge::names(&self.bytes)?;
+                Ok(if names.len() > 1 { names } else { Vec::new() })
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
     /// The graph in it, and the plan that it carries; `None` for one that carries none.
     ///
     /// # Errors
@@ -83,7 +100,7 @@ impl ModelFile {
     pub fn compiled(&self) -> Result<(Graph, Option<Recorded>), FormatError> {
         match self.kind {
             Kind::GeOm | Kind::GeProto | Kind::GeText | Kind::GeOnnxText => {
-                let built = ge::read(self.kind, &self.bytes)?;
+                let built = ge::read(self.kind, &self.bytes, self.number)?;
                 Ok((built.graph, built.recorded))
             }
             Kind::Onnx | Kind::GraphJson | Kind::MemoryJson => Ok((self.graph()?, None)),
@@ -110,6 +127,7 @@ pub fn read_bytes(bytes: impl Into<Bytes>) -> Result<Graph, FormatError> {
         kind: detect(&bytes)?,
         bytes,
         folder: None,
+        number: 0,
     }
     .graph()
 }

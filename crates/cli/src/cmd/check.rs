@@ -28,7 +28,7 @@ struct JsonViolation {
 
 /// Runs the command.
 pub fn run(args: &CheckArgs, ui: &Ui) -> Result<Exit, Failure> {
-    let model = pipeline::read(&args.model.model)?;
+    let model = pipeline::read(&args.model)?;
     let file: PlanFile = files::read_plan(&args.plan)?;
     let path = args.plan.display();
     let bad = |e: &dyn std::fmt::Display| Failure::bad(format!("{path}: {e}"));

@@ -16,7 +16,7 @@ use crate::{files, pipeline};
 /// Runs the command.
 pub fn run(args: &ConvertArgs, ui: &Ui) -> Result<Exit, Failure> {
     let path = args.model.model.display();
-    let (graph, recorded) = compiled::read(&args.model.model)?;
+    let (graph, recorded) = compiled::read(&args.model)?;
     let options = pipeline::options(&args.rules);
     let loaded = pipeline::load(graph, &args.model, 0.0)?;
     for warning in &loaded.warnings {

@@ -91,11 +91,12 @@ fn side(path: &Path, ui: &Ui) -> Result<(PlanFile, Option<Figures>), Failure> {
             .map(|plan| (plan, None))
             .map_err(|_| Failure::bad(no_model).hint(not_both));
     }
-    let (graph, recorded) = compiled::read(path)?;
+    let args = of_model(path);
+    let (graph, recorded) = compiled::read(&args)?;
     let recorded = recorded.ok_or_else(|| {
         Failure::bad(format!("{}: carries no plan", path.display())).hint(not_both)
     })?;
-    let loaded = pipeline::load(graph, &of_model(path), 0.0)?;
+    let loaded = pipeline::load(graph, &args, 0.0)?;
     let carried = compiled::plan(&loaded, &recorded)?;
     for warning in &carried.warnings {
         ui.warn(warning);
@@ -116,6 +117,7 @@ fn of_model(path: &Path) -> ModelArgs {
         model: path.to_owned(),
         dim: Vec::new(),
         dynamic: true,
+        submodel: 0,
         ops: Vec::new(),
     }
 }

@@ -47,7 +47,7 @@ pub fn run(mut args: GuardArgs, ui: &Ui) -> Result<Exit, Failure> {
     // Nothing is placed, so sizes need not be known.
     args.model.dynamic = true;
     let path = args.model.model.display();
-    let loaded = pipeline::load(pipeline::read_graph(&args.model.model)?, &args.model, 0.0)?;
+    let loaded = pipeline::load(pipeline::read_graph(&args.model)?, &args.model, 0.0)?;
     let (graph, table) = (&loaded.graph, &loaded.table);
     let guarded = compile::run(graph, table, &Options::of(graph))
         .map_err(|e| Failure::bad(format!("{path}: {e}")))?;

@@ -60,10 +60,11 @@ pub fn run(args: LintArgs, ui: &Ui) -> Result<Exit, Failure> {
         model,
         dim: args.dim,
         dynamic: true,
+        submodel: args.submodel,
         ops: args.ops,
     };
     let path = args_of_model.model.display().to_string();
-    let graph = pipeline::read_graph(&args_of_model.model)?;
+    let graph = pipeline::read_graph(&args_of_model)?;
     let loaded = pipeline::load(graph, &args_of_model, 0.0)?;
     let mut report = lint::run(&loaded.graph, &loaded.table);
     if let Some(only) = args.only {

@@ -152,7 +152,7 @@ impl Outcome {
 /// Runs the command.
 pub fn run(args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
     let start = Instant::now();
-    let model = pipeline::read(&args.model.model)?;
+    let model = pipeline::read(&args.model)?;
     let read = since(start);
     let outcome = match model {
         Model::Graph(graph) => of_graph(graph, args, ui, read)?,

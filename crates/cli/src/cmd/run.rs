@@ -27,7 +27,7 @@ const KNOWN_UP_TO: usize = 256;
 /// Runs the command.
 pub fn run(args: &RunArgs, ui: &Ui) -> Result<Exit, Failure> {
     let start = Instant::now();
-    let mut graph = pipeline::read_graph(&args.model.model)?;
+    let mut graph = pipeline::read_graph(&args.model)?;
     let read = since(start);
     let path = args.model.model.display().to_string();
     let arrays = arrays(&graph, args)?;

@@ -64,7 +64,7 @@ pub fn run(mut args: WhyArgs, ui: &Ui) -> Result<Exit, Failure> {
     // Nothing is placed, so sizes need not be known.
     args.model.dynamic = true;
     let path = args.model.model.display();
-    let loaded = pipeline::load(pipeline::read_graph(&args.model.model)?, &args.model, 0.0)?;
+    let loaded = pipeline::load(pipeline::read_graph(&args.model)?, &args.model, 0.0)?;
     let (graph, table) = (&loaded.graph, &loaded.table);
     let bad = |e: &dyn std::fmt::Display| Failure::bad(format!("{path}: {e}"));
     let a = named(graph, &args.a).map_err(|e| bad(&e))?;

@@ -3,7 +3,8 @@
 //!
 //! There are three forms. The table has numbers of 32 bits, or of 64 bits where the header states
 //! its length in 64 bits; files of 2019 have no table, and the definition follows the header.
-//! Partitions with weights, kernels and tasks are not looked at.
+//! Partitions with weights, kernels and tasks are not looked at. A file may hold several models, each
+//! with a table of its own behind the partitions of the one before.
 
 use super::source::Source;
 use crate::error::FormatError;
@@ -17,6 +18,7 @@ const VERSION: usize = 8;
 const LENGTH: usize = 0x4c;
 const ENCRYPTED: usize = 0x50;
 const MODEL_TYPE: usize = 0x52;
+const MODELS: usize = 0x9c;
 const LENGTH_64: usize = 0xb8;
 
 /// The least header: all that is looked at lies in it.
@@ -34,6 +36,9 @@ const DEFINITION: u64 = 0;
 /// More partitions than a model has.
 const MOST_PARTITIONS: u64 = 1024;
 
+/// More models than a file has.
+pub(super) const MOST_MODELS: u64 = 4096;
+
 /// The definition of a model.
 pub(super) enum Definition<'a> {
     /// A `ge.proto` model.
@@ -42,11 +47,14 @@ pub(super) enum Definition<'a> {
     Of2019(Message<'a>),
 }
 
-/// Finds the definition of the first model in the file, which is the root where there are several.
+/// Finds the definitions of the first models in the file, up to `most`; the very first is the root.
 ///
 /// # Errors
-/// Damage, encryption, a file without a definition.
-pub(super) fn definition(source: Source<'_>) -> Result<Definition<'_>, FormatError> {
+/// Damage, encryption, a model without a definition.
+pub(super) fn definitions(
+    source: Source<'_>,
+    most: u64,
+) -> Result<Vec<Definition<'_>>, FormatError> {
     let file: &[u8] = source.file;
     let cut = |what: &str| {
         let problem = format!("it ends after {} bytes, inside {what}", file.len());
@@ -81,11 +89,32 @@ pub(super) fn definition(source: Source<'_>) -> Result<Definition<'_>, FormatErr
     if first == 0x0a && zeros != Some(&[0, 0, 0]) {
         let size = file.len() - header;
         let whole = Message::part(file, header, size).ok_or_else(|| cut("the definition"))?;
-        return Ok(Definition::Of2019(whole));
+        return Ok(vec![Definition::Of2019(whole)]);
     }
     let wide = length_64(file).is_some() || file[MODEL_TYPE] == FLOW;
-    let table = Table::read(source, header, wide)?;
-    table.definition().map(Definition::Current)
+    let mut at = header;
+    let mut found = Vec::new();
+    for _ in 0..models(source)?.min(most) {
+        let table = Table::read(source, at, wide)?;
+        found.push(Definition::Current(table.definition()?));
+        at = table.end_of_partitions();
+    }
+    Ok(found)
+}
+
+/// How many models the header says there are.
+fn models(source: Source<'_>) -> Result<u64, FormatError> {
+    let file: &[u8] = source.file;
+    if number(file, VERSION, 4) == Some(OLD_VERSION) {
+        return Ok(1);
+    }
+    let stated = number(file, MODELS, 4).unwrap_or_default().max(1);
+    if stated > MOST_MODELS {
+        let problem =
+            format!("says that there are {stated} models; at most {MOST_MODELS} are read");
+        return Err(source.damaged(MODELS, problem));
+    }
+    Ok(stated)
 }
 
 /// Checks that the file is as long as its header says.
@@ -177,6 +206,18 @@ impl<'a> Table<'a> {
             number(file, at + width, width)?,
             number(file, at + 2 * width, width)?,
         ))
+    }
+
+    /// Offset of the first byte behind the table and all partitions.
+    fn end_of_partitions(&self) -> usize {
+        let rows = usize::try_from(self.partitions).unwrap_or_default();
+        let end = |k| {
+            let (_, offset, size) = self.entry(k)?;
+            let end = usize::try_from(offset.checked_add(size)?).ok()?;
+            self.end.checked_add(end)
+        };
+        let ends = (0..rows).filter_map(end);
+        ends.fold(self.end, usize::max)
     }
 
     fn definition(&self) -> Result<Message<'a>, FormatError> {

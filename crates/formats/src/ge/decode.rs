@@ -51,6 +51,20 @@ pub(super) fn model<'a>(source: Source<'a>, message: Message<'a>) -> Result<Mode
     Ok(model)
 }
 
+/// The name of a model, in either form.
+///
+/// # Errors
+/// Damage, with its place.
+pub(super) fn name<'a>(source: Source<'a>, message: Message<'a>) -> Result<String, FormatError> {
+    for field in source.fields(message) {
+        let field = field?;
+        if field.number == 1 {
+            return source.text(&field);
+        }
+    }
+    Ok(String::new())
+}
+
 #[derive(Clone, Copy)]
 struct Decoder<'a> {
     source: Source<'a>,

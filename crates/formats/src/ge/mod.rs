@@ -42,13 +42,14 @@ use container::Definition;
 use model::Model;
 use source::Source;
 
-/// Reads a model of one of Graph Engine's kinds.
+/// Reads a model of one of Graph Engine's kinds; `number` says which, where a compiled file holds
+/// several.
 ///
 /// # Errors
 /// What is wrong with it, and where.
-pub(crate) fn read(kind: Kind, file: &Bytes) -> Result<Built, FormatError> {
+pub(crate) fn read(kind: Kind, file: &Bytes, number: usize) -> Result<Built, FormatError> {
     let model = match kind {
-        Kind::GeOm => compiled(file),
+        Kind::GeOm => compiled(file, number),
         Kind::GeText => from_text(file, &schema::MODEL, decode::model),
         Kind::GeOnnxText => from_text(file, &schema::ONNX_MODEL, onnx_dump::model),
         _ => {
@@ -59,14 +60,35 @@ pub(crate) fn read(kind: Kind, file: &Bytes) -> Result<Built, FormatError> {
     build::build(model?)
 }
 
-/// The model in a container.
-fn compiled(file: &Bytes) -> Result<Model, FormatError> {
-    let what = "compiled model (.om)";
-    let source = Source { file, what };
-    match container::definition(source)? {
-        Definition::Current(message) => decode::model(source, message),
-        Definition::Of2019(message) => decode::model_of_2019(source, message),
+/// A model in a container.
+fn compiled(file: &Bytes, number: usize) -> Result<Model, FormatError> {
+    let source = container_of(file);
+    let most = u64::try_from(number).map_or(u64::MAX, |n| n.saturating_add(1));
+    let all = container::definitions(source, most)?;
+    let models = all.len();
+    match all.into_iter().nth(number) {
+        Some(Definition::Current(message)) => decode::model(source, message),
+        Some(Definition::Of2019(message)) => decode::model_of_2019(source, message),
+        None => Err(FormatError::NoSuchModel { number, models }),
     }
+}
+
+/// The names of the models in a container, in the order of the file.
+///
+/// # Errors
+/// Damage, encryption.
+pub(crate) fn names(file: &Bytes) -> Result<Vec<String>, FormatError> {
+    let source = container_of(file);
+    let all = container::definitions(source, container::MOST_MODELS)?.into_iter();
+    let name = |one| match one {
+        Definition::Current(message) | Definition::Of2019(message) => decode::name(source, message),
+    };
+    all.map(name).collect()
+}
+
+fn container_of(file: &Bytes) -> Source<'_> {
+    let what = "compiled model (.om)";
+    Source { file, what }
 }
 
 /// The model in a text.

@@ -268,6 +268,30 @@ impl Model {
     /// A compiled model.
     #[must_use]
     pub fn om(&self, container: Container) -> Vec<u8> {
+        Model::om_of(std::slice::from_ref(self), container)
+    }
+
+    /// A compiled file that holds several models.
+    #[must_use]
+    pub fn om_of(models: &[Model], container: Container) -> Vec<u8> {
+        let rest: Vec<u8> = models
+            .iter()
+            .flat_map(|m| m.partitions(container))
+            .collect();
+        let (narrow, wide) = match container {
+            Container::Narrow => (rest.len(), 0),
+            Container::Wide => (0, rest.len()),
+        };
+        let mut header = header(0x2000_0000, narrow, wide);
+        if models.len() > 1 {
+            let count = u32::try_from(models.len()).unwrap_or(u32::MAX);
+            header[0x9c..0xa0].copy_from_slice(&count.to_le_bytes());
+        }
+        [header, rest].concat()
+    }
+
+    /// The table of partitions, and they.
+    fn partitions(&self, container: Container) -> Vec<u8> {
         let definition = self.proto();
         let size = definition.len();
         let mut rest = Vec::new();
@@ -289,11 +313,7 @@ impl Model {
             }
         }
         rest.extend(definition);
-        let (narrow, wide) = match container {
-            Container::Narrow => (rest.len(), 0),
-            Container::Wide => (0, rest.len()),
-        };
-        [header(0x2000_0000, narrow, wide), rest].concat()
+        rest
     }
 
     /// A compiled model of 2019, which has neither codes nor subgraphs.

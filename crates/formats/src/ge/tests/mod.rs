@@ -120,6 +120,7 @@ fn a_model_of_2019_has_sizes_of_its_own_and_a_buffer_for_its_results() {
         kind: detect(&bytes).unwrap(),
         bytes: bytes.into(),
         folder: None,
+        number: 0,
     };
     assert_eq!(file.kind, Kind::GeOm);
     let (graph, recorded) = file.compiled().unwrap();
@@ -143,6 +144,7 @@ fn a_compiled_model_carries_the_places_of_its_buffers() {
         kind: detect(&bytes).unwrap(),
         bytes: bytes.into(),
         folder: None,
+        number: 0,
     };
     let (graph, recorded) = file(sample().om(Container::Wide)).compiled().unwrap();
     let recorded = recorded.unwrap();
@@ -447,4 +449,49 @@ fn codes_without_names_are_refused() {
         refused.contains("has no name") || refused.contains("too long"),
         "{refused}"
     );
+}
+
+#[test]
+fn each_of_several_models_is_read() {
+    let models: Vec<Model> = ["root", "first", "second"]
+        .into_iter()
+        .map(|name| {
+            let mut model = Model::new(name);
+            model.attr("memory_size", Value::Int(1024));
+            let x = Tensor::new("DT_FLOAT", &[16]).size(96);
+            model.add(Node::new(name, "Data").output(x).at(&[512]));
+            model.add(Node::new("out", "NetOutput").inputs(&[&format!("{name}:0")]));
+            model
+        })
+        .collect();
+    for container in [Container::Narrow, Container::Wide] {
+        let bytes = Model::om_of(&models, container);
+        let file = |number| ModelFile {
+            kind: Kind::GeOm,
+            bytes: bytes.clone().into(),
+            folder: None,
+            number,
+        };
+        assert_eq!(file(0).models().unwrap(), ["root", "first", "second"]);
+        for (number, name) in [(0, "root"), (1, "first"), (2, "second")] {
+            let (graph, recorded) = file(number).compiled().unwrap();
+            assert_eq!(graph.name, name);
+            assert_eq!(recorded.unwrap().values[0].1, 512);
+        }
+        let error = file(3).graph().unwrap_err().to_string();
+        assert_eq!(error, "has no model 3: it holds 3, counted from 0");
+        // What is cut behind the first is still that.
+        let cut = ModelFile {
+            bytes: bytes[..bytes.len() - 1].to_vec().into(),
+            ..file(2)
+        };
+        assert!(cut.graph().is_err());
+    }
+    let alone = ModelFile {
+        kind: Kind::GeOm,
+        bytes: models[0].om(Container::Wide).into(),
+        folder: None,
+        number: 0,
+    };
+    assert!(alone.models().unwrap().is_empty());
 }
