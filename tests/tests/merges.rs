@@ -58,22 +58,7 @@ fn what_lies_elsewhere_is_refuted() {
     let (graph, table) = graph(ALTERNATIVES);
     for name in ["a", "b", "m"] {
         let mut plan = planned(&graph, &table).unwrap();
-        let item = Item::Value(value(&graph, name));
-        let end = plan.arenas[0].size;
-        plan.arenas[0].size += 64;
-        let mut moved = None;
-        for storage in plan.storages.values_mut() {
-            if let Some(at) = storage.members.iter().position(|m| m.item == item) {
-                let mut apart = storage.clone();
-                apart.members = [storage.members.remove(at)].into_iter().collect();
-                apart.place = Place::Arena {
-                    arena: 0,
-                    offset: end,
-                };
-                moved = Some(apart);
-            }
-        }
-        plan.storages.push(moved.unwrap());
+        move_out(&graph, &mut plan, name);
         let broken = tenure_check::check(&graph, &table, &plan).unwrap_err();
         assert!(broken.iter().any(|v| v.code() == "T066"), "{broken:?}");
     }
@@ -120,4 +105,37 @@ fn what_cannot_be_one_memory_is_an_error() {
     let (graph2, table) = graph(jumps);
     let error = planned(&graph2, &table).unwrap_err();
     assert!(matches!(&error, PlanError::Demand { .. }), "{error}");
+}
+
+#[test]
+fn what_waits_for_a_stream_may_have_memory_of_its_own() {
+    let (graph, table) = graph(&ALTERNATIVES.replace("Merge(", "StreamMerge("));
+    let mut plan = planned(&graph, &table).unwrap();
+    let places = ["a", "b", "m"].map(|name| start(&graph, &plan, name));
+    assert!(places.iter().all(|at| *at == places[0]), "{places:?}");
+    move_out(&graph, &mut plan, "m");
+    assert!(tenure_check::check(&graph, &table, &plan).is_ok());
+    move_out(&graph, &mut plan, "b");
+    let broken = tenure_check::check(&graph, &table, &plan).unwrap_err();
+    assert!(broken.iter().any(|v| v.code() == "T066"), "{broken:?}");
+}
+
+/// Gives a value memory of its own, behind all else.
+fn move_out(graph: &Graph, plan: &mut Plan, name: &str) {
+    let item = Item::Value(value(graph, name));
+    let end = plan.arenas[0].size;
+    plan.arenas[0].size += 64;
+    let mut moved = None;
+    for storage in plan.storages.values_mut() {
+        if let Some(at) = storage.members.iter().position(|m| m.item == item) {
+            let mut apart = storage.clone();
+            apart.members = [storage.members.remove(at)].into_iter().collect();
+            apart.place = Place::Arena {
+                arena: 0,
+                offset: end,
+            };
+            moved = Some(apart);
+        }
+    }
+    plan.storages.push(moved.unwrap());
 }

@@ -7,6 +7,7 @@
 
 mod bodies;
 mod gaps;
+mod merged;
 mod placed;
 mod variables;
 
@@ -420,7 +421,7 @@ impl Gather<'_, '_> {
                 continue;
             }
             let reference = effects.refs.iter().find(|a| a.output == slot);
-            let is_one = is_one_memory(&effects, slot) || effects.merges && slot == 0;
+            let is_one = is_one_memory(&effects, slot) || slot == 0 && self.hands_on(id, &effects);
             let view = effects
                 .view_of(slot)
                 .filter(|_| reference.is_none() && !is_one);
@@ -472,7 +473,7 @@ impl Gather<'_, '_> {
             });
         }
         if effects.merges {
-            self.merged(id);
+            self.merged(id, &effects);
         }
         let garbage = self.placed(id, &effects);
         for (value, source, region, anchor) in named {
@@ -490,37 +491,6 @@ impl Gather<'_, '_> {
         self.program.ops.extend(spoils);
         writings.extend(garbage);
         self.apart(id, &effects, &readings, &mut writings);
-    }
-
-    /// All inputs of a node that hands on whichever of them has come lie in one memory, and so does
-    /// what it hands on.
-    fn merged(&mut self, id: NodeId) {
-        let node = &self.graph.nodes[id];
-        let inputs = (0u32..)
-            .zip(&node.inputs)
-            .filter_map(|(k, v)| Some((k, (*v)?)));
-        let all: Vec<(Anchor, ValueId, Item)> = (node.output(0).into_iter())
-            .map(|v| (Anchor::Output(0), v, Item::Value(v)))
-            .chain(inputs.map(|(k, v)| (Anchor::Input(k), v, self.source(id, k, v))))
-            .filter(|&(_, v, _)| self.graph.bytes(v) != Some(0))
-            .collect();
-        let Some(&(_, first, place)) = all.first() else {
-            return;
-        };
-        let start = |region: Option<Region>| region.map(|r| (r.memory, r.start));
-        let expected = start(self.region(place));
-        for (anchor, value, item) in all {
-            self.shared.same(value, first);
-            // Nobody can copy what may not have come.
-            let is_copy = matches!(item, Item::Copy(_));
-            if expected.is_none() || is_copy || start(self.region(item)) != expected {
-                self.findings.push(Violation::NotMerged {
-                    site: self.findings.site(self.step, id),
-                    anchor,
-                    item: self.findings.item(item),
-                });
-            }
-        }
     }
 
     /// The reads of a node, and where they happen.

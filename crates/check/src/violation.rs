@@ -519,12 +519,12 @@ pub enum Violation {
     },
     /// A node hands on whichever of its inputs has come, and they are not one memory.
     #[error(
-        "{site} hands on whichever of its inputs has come, so all of them must lie where its output 0 does, and {item} ({anchor}) does not"
+        "{site} hands on whichever of its inputs has come, so all of them must lie in one place, and {item} ({anchor}) does not"
     )]
     NotMerged {
         /// The node's step.
         site: Site,
-        /// The input.
+        /// Which side and slot.
         anchor: Anchor,
         /// What lies elsewhere.
         item: Named<Item>,

@@ -224,6 +224,11 @@ impl Places {
             for (output, input) in shared(&effects, node.outputs.len(), node.inputs.len()) {
                 self.join(node.output(output), node.input(input));
             }
+            if effects.merges {
+                node.inputs
+                    .windows(2)
+                    .for_each(|pair| self.join(pair[0], pair[1]));
+            }
             // Pieces without a gap have no room for the bytes to spare between them.
             let is_packed = |run: Option<Run>| run.is_some_and(|run| run.packed);
             if is_packed(effects.input_run) {
@@ -311,7 +316,7 @@ fn shared(effects: &Effects, outputs: usize, inputs: usize) -> Vec<(usize, usize
         .chain(&effects.in_place);
     let slot = |k: u32| usize::try_from(k).unwrap_or(usize::MAX);
     let mut pairs: Vec<(usize, usize)> = aliases.map(|a| (slot(a.output), slot(a.input))).collect();
-    if effects.input_run.is_some_and(|run| run.whole) {
+    if effects.merges || effects.input_run.is_some_and(|run| run.whole) {
         pairs.extend((0..inputs).map(|k| (0, k)));
     }
     if effects.output_run.is_some_and(|run| run.whole) {
