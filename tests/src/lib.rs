@@ -4,6 +4,7 @@
 
 pub mod case;
 pub mod expect;
+pub mod faults;
 pub mod generate;
 mod kinds;
 pub mod packings;

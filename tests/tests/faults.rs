@@ -6,8 +6,9 @@ use tenure_graph::effects::OpTable;
 use tenure_graph::plan::Phase;
 use tenure_guard::{Options, compile};
 use tenure_plan::{Config, PlanError};
-use tenure_runtime::sanitize::{Fault, Hit, Sanitizer};
-use tenure_runtime::{Kernels, Program};
+use tenure_runtime::sanitize::{Hit, Sanitizer};
+use tenure_runtime::{Fault, Kernels, Program};
+use tenure_tests::faults::{Model, Tally};
 use tenure_tests::generate::options;
 use tenure_tests::programs::{Bounds, program};
 
@@ -56,6 +57,7 @@ fn check(seed: u64) -> bool {
         output: rng.usize(..graph.nodes[id].outputs.len()),
         bytes_past_end: if behind { far } else { 0 },
         bytes_before_start: if behind { 0 } else { far },
+        ..Fault::default()
     };
     let kernels = Kernels::builtin();
     let sanitizer = Sanitizer::new(graph, &table, &plan, &kernels, &[fault]);
@@ -82,4 +84,43 @@ fn check(seed: u64) -> bool {
 fn the_kernel_that_writes_too_far_is_named() {
     let found = (0..150).filter(|&seed| check(seed)).count();
     assert!(found > 75, "only {found} faults were made");
+}
+
+/// Both kinds of faults in a small model; `cargo xtask faults` makes many of them in real ones.
+#[test]
+fn faults_in_a_model_are_put_at_the_right_node() {
+    let source = "model m onnx
+graph ^root {
+  %x: float32[1, 4, 8, 8] = Data()
+  %w: float32[8, 4, 3, 3] = Data()
+  %m: float32[64, 16] = Data()
+  %c: float32[1, 8, 8, 8] = Conv(%x, %w) {pads = [1, 1, 1, 1]} @c
+  %r: float32[1, 8, 8, 8] = Relu(%c) @r
+  %s: float32[1, 8, 8, 8] = Sigmoid(%c) @s
+  %a: float32[1, 8, 8, 8] = Mul(%r, %s) @a
+  %f: float32[8, 64] = Reshape(%a) @f
+  %p: float32[8, 16] = MatMul(%f, %m) @p
+  %t: float32[16, 8] = Transpose(%p) {perm = [1, 0]} @t
+  %q: float32[16, 8] = Softmax(%t) @q
+  %n: float32[16, 8] = Neg(%t) @n
+  %y: float32[16, 8] = Add(%q, %n) @y
+  NetOutput(%y) @out
+}
+";
+    let graph = tenure_graph::text::parse(source).expect("a graph");
+    let model = Model::new(graph, &[]).expect("a model");
+    let mut sum = Tally::default();
+    for seed in 0..4 {
+        sum.add(
+            model
+                .faults(1, seed)
+                .unwrap_or_else(|e| panic!("seed {seed}: {e}")),
+        );
+    }
+    assert_eq!((sum.beyond, sum.seen, sum.late), (4, 4, 4), "{sum:?}");
+    assert!(
+        sum.beyond_shown > 0 && sum.beyond_found == sum.beyond_shown,
+        "{sum:?}"
+    );
+    assert_eq!(sum.late_found, sum.late, "{sum:?}");
 }

@@ -3,7 +3,8 @@
 //! `cargo xtask codegen [--check]` writes the code that reads protobuf files, or says whether it
 //! is current. `cargo xtask examples [--check]` does the same for the example models.
 //! `cargo xtask bench-solve` measures the solver. `cargo xtask scripts` runs random scripts for the
-//! allocator. `cargo xtask onnx-cases` runs the backend tests of ONNX.
+//! allocator. `cargo xtask onnx-cases` runs the backend tests of ONNX. `cargo xtask faults` makes nodes
+//! of models write where they must not, and looks for them.
 
 #![allow(
     clippy::print_stdout,
@@ -14,12 +15,13 @@
 mod bench_solve;
 mod codegen;
 mod examples;
+mod faults;
 mod scripts;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask (codegen | examples) [--check]\n       cargo xtask bench-solve --help\n       cargo xtask scripts [COUNT] [FIRST_SEED]\n       cargo xtask onnx-cases [--every N] [--list FILE] [NAME…]";
+const USAGE: &str = "usage: cargo xtask (codegen | examples) [--check]\n       cargo xtask bench-solve --help\n       cargo xtask scripts [COUNT] [FIRST_SEED]\n       cargo xtask onnx-cases [--every N] [--list FILE] [NAME…]\n       cargo xtask faults [--count N] [--seed N] [--keep-going] [MODEL [--dim NAME=N]…]…";
 
 /// What to do with files that are made.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         }
         ["bench-solve", ref options @ ..] => bench_solve::main(&root(), options),
         ["scripts", ref options @ ..] => scripts::main(options),
+        ["faults", ref options @ ..] => faults::main(&root(), options),
         ["onnx-cases", ref options @ ..] => onnx_cases(options),
         _ => Err(USAGE.to_owned()),
     };

@@ -75,6 +75,8 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Run a model inside its plan
     Run(Box<RunArgs>),
+    /// Find the node whose write breaks another tensor
+    Bisect(Box<BisectArgs>),
 }
 
 /// How a model is read.
@@ -384,15 +386,9 @@ pub struct ReplayArgs {
     pub json: bool,
 }
 
-/// `tenure run`.
+/// What a run works on.
 #[derive(Debug, Args)]
-pub struct RunArgs {
-    #[command(flatten)]
-    pub model: ModelArgs,
-    #[command(flatten)]
-    pub rules: RuleArgs,
-    #[command(flatten)]
-    pub search: SearchArgs,
+pub struct FeedArgs {
     /// Contents of an input, as NumPy writes them; inputs without get random numbers
     #[arg(long, value_name = "NAME=FILE.npy")]
     pub input: Vec<String>,
@@ -402,16 +398,77 @@ pub struct RunArgs {
     /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+    /// A shared library with operators of your own, behind the C interface of tenure_kernel.h; its code
+    /// is run
+    #[arg(long, value_name = "LIB")]
+    pub kernels: Vec<PathBuf>,
+    /// A node that is made to write where or when it must not, to see that it is found:
+    /// NODE:OUTPUT:past=BYTES, before=BYTES, late-write=STEPS or late-read=STEPS
+    #[arg(long, value_name = "FAULT", value_parser = fault, hide = true)]
+    pub fault: Vec<tenure_runtime::Fault>,
+}
+
+/// `tenure run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub rules: RuleArgs,
+    #[command(flatten)]
+    pub search: SearchArgs,
+    #[command(flatten)]
+    pub feed: FeedArgs,
     /// Write each output as D/NAME.npy
     #[arg(long, value_name = "D")]
     pub output_dir: Option<PathBuf>,
     /// Compare with a run in which no two values share memory, bit by bit; exit 1 when they differ
     #[arg(long)]
     pub verify: bool,
+    /// Run with guard zones around all memory and look at all of it after each step; exit 1 when a
+    /// node writes what is not its own, which is named
+    #[arg(long)]
+    pub sanitize: bool,
+    /// Write when each step of the last run ran, and the bytes in use, as a trace for Perfetto
+    #[arg(long, value_name = "OUT.json")]
+    pub profile: Option<PathBuf>,
     /// Run so many times more, and print how long it took
     #[arg(long, value_name = "N")]
     pub repeat: Option<std::num::NonZeroU32>,
     /// Print what was run as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tenure bisect`.
+#[derive(Debug, Args)]
+pub struct BisectArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub rules: RuleArgs,
+    #[command(flatten)]
+    pub search: SearchArgs,
+    #[command(flatten)]
+    pub feed: FeedArgs,
+    /// Try each plan with this command of the shell in place of our own executor. It gets the path of
+    /// a plan, and that of a list of nodes whose memory is shared with nobody; its exit code says
+    /// whether the result is right: 0 it is, 125 it cannot be said, 1 to 124 it is wrong
+    #[arg(long, value_name = "CMD")]
+    pub exec: Option<String>,
+    /// The plan that gives a wrong result [default: it is made, as `tenure plan` does]
+    #[arg(long, value_name = "PLAN.json")]
+    pub plan: Option<PathBuf>,
+    /// A plan that gave the right result: what lies elsewhere in it is suspected first
+    #[arg(long, value_name = "PLAN.json")]
+    pub base: Option<PathBuf>,
+    /// Runs before it is believed that a result is always right, or always wrong
+    #[arg(long, value_name = "N", default_value = "3")]
+    pub runs: std::num::NonZeroU32,
+    /// Unused bytes around what is moved apart
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = size)]
+    pub gap: u64,
+    /// Print what was found as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -487,6 +544,31 @@ fn fail_on(name: &str) -> Result<FailOn, String> {
 fn strategy(name: &str) -> Result<tenure_solve::Strategy, String> {
     name.parse()
         .map_err(|e: tenure_solve::UnknownStrategy| e.to_string())
+}
+
+/// A fault: `NODE:OUTPUT:KIND=N`, where a name may hold colons.
+fn fault(text: &str) -> Result<tenure_runtime::Fault, String> {
+    let bad = || "a fault is NODE:OUTPUT:past=N, before=N, late-write=N or late-read=N".to_owned();
+    let mut parts = text.rsplitn(3, ':');
+    let what = parts.next().and_then(|w| w.split_once('='));
+    let (kind, count) = what.ok_or_else(bad)?;
+    let output = parts.next().and_then(|n| n.parse().ok()).ok_or_else(bad)?;
+    let node = parts.next().ok_or_else(bad)?.to_owned();
+    let count: u32 = count.parse().map_err(|_| bad())?;
+    let bytes = usize::try_from(count).map_err(|_| bad())?;
+    let mut fault = tenure_runtime::Fault {
+        node,
+        output,
+        ..tenure_runtime::Fault::default()
+    };
+    match kind {
+        "past" => fault.bytes_past_end = bytes,
+        "before" => fault.bytes_before_start = bytes,
+        "late-write" => fault.writes_late = count,
+        "late-read" => fault.reads_late = count,
+        _ => return Err(bad()),
+    }
+    Ok(fault)
 }
 
 /// A number of bytes, plain or with `KiB`, `MiB`, `GiB`.

@@ -3,9 +3,11 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod cmd;
 mod compiled;
 mod exit;
+mod feed;
 mod files;
 mod npy;
 mod pipeline;

@@ -74,6 +74,9 @@ pub enum RuntimeError {
         /// The output.
         output: usize,
     },
+    /// Streams cannot have threads of their own, or one of these has failed.
+    #[error("the streams cannot run side by side: {0}; run without threads, or on one stream")]
+    Streams(String),
     /// The run was given a number of instructions and did not end within it.
     #[error(
         "the run did not end within {0} instructions: a loop goes on for longer, or for ever; raise the limit, or look at its condition"

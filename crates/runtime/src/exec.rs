@@ -1,10 +1,12 @@
 //! The run: one instruction after the other.
 
 use std::ops::ControlFlow;
+use std::time::Instant;
 
 use crate::RuntimeError;
 use crate::memory::{Address, Memory};
 use crate::numbers::number;
+use crate::profile::{Clock, Timed};
 use crate::program::{Action, Condition, Instruction, Program, Trips, Work};
 
 /// What a node leaves in an input that it spoils: as float32, a huge number.
@@ -38,7 +40,24 @@ impl Program {
     /// end within its limit.
     pub fn run(&mut self, inputs: &[&[u8]]) -> Result<(), RuntimeError> {
         self.feed(inputs)?;
-        execute(&mut self.memory, &mut self.code, self.limit, &mut ())
+        match &self.threads {
+            Some(threads) => threads.run(self.limit, false).map(drop),
+            None => execute(&mut self.memory, &mut self.code, self.limit, &mut ()),
+        }
+    }
+
+    /// The same, and when each step ran.
+    ///
+    /// # Errors
+    /// As [`run`](Program::run).
+    pub fn run_timed(&mut self, inputs: &[&[u8]]) -> Result<Vec<Timed>, RuntimeError> {
+        self.feed(inputs)?;
+        if let Some(threads) = &self.threads {
+            return threads.run(self.limit, true);
+        }
+        let mut clock = Clock::new(Instant::now(), 0);
+        execute(&mut self.memory, &mut self.code, self.limit, &mut clock)?;
+        Ok(clock.into_spans())
     }
 }
 
@@ -72,6 +91,10 @@ fn perform(
         Action::Copy { from, to } => memory.copy(*from, *to),
         Action::Clear(at) => memory.bytes_mut(*at).fill(0),
         Action::Kernel(work) => work_on(memory, work)?,
+        Action::Stray { from, to } => match *from {
+            Some(from) => memory.copy(from, *to),
+            None => memory.bytes_mut(*to).iter_mut().for_each(|b| *b = !*b),
+        },
         Action::Test { condition, yes, no } => {
             let holds = first(memory, *condition) != 0.0;
             return Ok(if holds { *yes } else { *no });

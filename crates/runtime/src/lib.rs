@@ -11,24 +11,30 @@
 //!                                                                   └─ sanitize ──► who writes out of bounds
 //! ```
 //!
-//! Streams of a plan are run one step at a time, in the plan's order.
+//! Streams of a plan are run one step at a time, in the plan's order, or a thread each
+//! ([`Program::with_threads`]).
 
 pub mod allocator;
+pub mod bisect;
 pub mod branches;
 mod error;
 mod exec;
+mod fault;
 pub mod io_reuse;
 pub mod kernels;
 mod memory;
 pub mod numbers;
 pub mod placement;
+pub mod profile;
 mod program;
 mod resolve;
 pub mod sanitize;
+mod streams;
 pub mod sync_stages;
 pub mod trace;
 
 pub use error::{RuntimeError, Unsupported};
+pub use fault::Fault;
 pub use kernels::Kernels;
 pub use memory::{Address, Memory, Place, Slots};
-pub use program::{Layout, Program, Tensor};
+pub use program::{Layout, Program, Tensor, Usage};

@@ -7,6 +7,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use bytemuck::Pod;
 
@@ -53,6 +54,14 @@ struct Block {
     at: NonNull<u8>,
     layout: Layout,
 }
+
+// Safety: a block is bytes that it owns; who reads and writes them when is seen to by those that
+// borrow a `Memory`, and by who makes a second handle of one (`Memory::alias`).
+#[expect(unsafe_code, reason = "a pointer says nothing of threads")]
+unsafe impl Send for Block {}
+// Safety: as above.
+#[expect(unsafe_code, reason = "a pointer says nothing of threads")]
+unsafe impl Sync for Block {}
 
 impl Block {
     fn new(len: u64, align: u64) -> Option<Self> {
@@ -120,7 +129,7 @@ impl Drop for Block {
 /// All blocks of a program.
 #[derive(Debug, Default)]
 pub struct Memory {
-    blocks: Vec<Block>,
+    blocks: Vec<Arc<Block>>,
 }
 
 impl Memory {
@@ -132,13 +141,28 @@ impl Memory {
     pub fn add(&mut self, len: u64, align: u64) -> Result<u32, RuntimeError> {
         let refused = || RuntimeError::OutOfMemory { bytes: len };
         let number = u32::try_from(self.blocks.len()).map_err(|_| refused())?;
-        self.blocks
-            .push(Block::new(len, align.max(1)).ok_or_else(refused)?);
+        let block = Block::new(len, align.max(1)).ok_or_else(refused)?;
+        self.blocks.push(Arc::new(block));
         Ok(number)
     }
 
+    /// A second handle of the same blocks, for another thread.
+    ///
+    /// # Safety
+    /// For as long as both are there, no byte is touched through one while it is written through the
+    /// other.
+    #[expect(
+        unsafe_code,
+        reason = "what `&mut` says of one handle must hold for both"
+    )]
+    pub(crate) unsafe fn alias(&self) -> Memory {
+        Memory {
+            blocks: self.blocks.clone(),
+        }
+    }
+
     fn find(&self, number: u32) -> Option<&Block> {
-        self.blocks.get(usize::try_from(number).ok()?)
+        self.blocks.get(usize::try_from(number).ok()?).map(|b| &**b)
     }
 
     fn whole(&self, number: u32) -> Address {
@@ -299,6 +323,12 @@ impl Slots {
             slots.inputs.push((beside, None));
         }
         Ok(slots)
+    }
+
+    /// All that the kernel's run reads, copies before and after it included.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = Address> {
+        let inputs = self.inputs.iter().map(|&(at, _)| at);
+        inputs.chain(self.before.iter().map(|&(from, _)| from))
     }
 
     /// Memory beside the plan that the kernel's run needs.

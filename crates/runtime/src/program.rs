@@ -8,9 +8,11 @@ use tenure_graph::effects::OpTable;
 use tenure_graph::{DType, Graph, NodeId};
 
 use crate::RuntimeError;
+use crate::fault::Fault;
 use crate::kernels::{Kernel, Kernels};
 use crate::memory::{Address, Memory, Slots};
 use crate::resolve;
+use crate::streams::Threads;
 
 /// How storages are laid into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub(crate) enum Action {
     Clear(Address),
     /// A kernel runs.
     Kernel(Work),
+    /// A fault that was asked for: bytes are negated, or those from elsewhere written.
+    Stray { from: Option<Address>, to: Address },
     /// Goes on at one of two instructions, by the first element of a condition.
     Test {
         condition: Condition,
@@ -158,6 +162,32 @@ pub(crate) struct Condition {
     pub(crate) dtype: DType,
 }
 
+impl Action {
+    /// The instructions that it may go to.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = usize> {
+        let (one, many): ([Option<usize>; 2], &[usize]) = match self {
+            Action::Test { yes, no, .. } => ([Some(*yes), Some(*no)], &[]),
+            Action::Select { targets, .. } => ([None; 2], targets),
+            Action::Jump(to) => ([Some(*to), None], &[]),
+            Action::Next { exit, .. } => ([Some(*exit), None], &[]),
+            _ => ([None; 2], &[]),
+        };
+        one.into_iter().flatten().chain(many.iter().copied())
+    }
+
+    /// Counts the instructions that it may go to from another one on, before which none of them is.
+    pub(crate) fn shift_targets(&mut self, first: usize) {
+        let shift = |to: &mut usize| *to = to.saturating_sub(first);
+        match self {
+            Action::Test { yes, no, .. } => [yes, no].into_iter().for_each(shift),
+            Action::Select { targets, .. } => targets.iter_mut().for_each(shift),
+            Action::Jump(to) => shift(to),
+            Action::Next { exit, .. } => shift(exit),
+            _ => {}
+        }
+    }
+}
+
 /// One instruction.
 #[derive(Debug)]
 pub(crate) struct Instruction {
@@ -169,7 +199,42 @@ pub(crate) struct Instruction {
 }
 
 impl Instruction {
-    /// Where it writes.
+    /// Where it reads.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = Address> {
+        let (some, work): ([Option<Address>; 2], Option<&Work>) = match &self.action {
+            Action::Copy { from, .. } => ([Some(*from), None], None),
+            Action::Kernel(work) => ([None; 2], Some(work)),
+            Action::Test { condition, .. }
+            | Action::Select {
+                number: condition, ..
+            } => ([Some(condition.at), None], None),
+            Action::Start { counter, condition } => {
+                ([Some(*counter), condition.map(|c| c.at)], None)
+            }
+            Action::Next { counter, trips, .. } => match *trips {
+                Trips::At(at) => ([Some(*counter), Some(at)], None),
+                Trips::Any | Trips::Fixed(_) => ([Some(*counter), None], None),
+            },
+            Action::Decide { counter, condition } => ([Some(*counter), Some(condition.at)], None),
+            Action::Slice {
+                counter,
+                slice,
+                out,
+            } => {
+                let from = if *out { slice.whole } else { slice.part };
+                ([Some(*counter), Some(from)], None)
+            }
+            Action::Make { counter, .. }
+            | Action::Step { counter }
+            | Action::Done { counter, .. } => ([Some(*counter), None], None),
+            Action::Stray { from, .. } => ([*from, None], None),
+            Action::Clear(_) | Action::Jump(_) => ([None; 2], None),
+        };
+        let of_work = work.into_iter().flat_map(|w| w.slots.reads());
+        some.into_iter().flatten().chain(of_work)
+    }
+
+    /// Where it may write.
     pub(crate) fn writes(&self) -> impl Iterator<Item = Address> {
         let (one, many): (Option<Address>, [&[Address]; 3]) = match &self.action {
             Action::Copy { to, .. } => (Some(*to), [&[]; 3]),
@@ -187,7 +252,8 @@ impl Instruction {
             | Action::Select { .. }
             | Action::Jump(_)
             | Action::Next { .. }
-            | Action::Done { .. } => (None, [&[]; 3]),
+            | Action::Done { .. }
+            | Action::Stray { .. } => (None, [&[]; 3]),
         };
         one.into_iter().chain(many.into_iter().flatten().copied())
     }
@@ -253,6 +319,60 @@ pub struct Program {
     pub(crate) storages: Vec<Address>,
     /// Most instructions of one run.
     pub(crate) limit: u64,
+    /// A thread a stream, which then have the instructions of `code`.
+    pub(crate) threads: Option<Threads>,
+    pub(crate) usage: Usage,
+    /// The step that hands the results over.
+    pub(crate) results_at: Option<u32>,
+}
+
+/// Where the memory of a program is, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// The arenas of the plan.
+    pub planned: u64,
+    /// Those bytes of them that some instruction reads or writes.
+    pub touched: u64,
+    /// What lies outside of every arena: constants, variables, memory of the caller.
+    pub outside: u64,
+    /// Copies that kernels work on beside the plan.
+    pub beside: u64,
+}
+
+impl Usage {
+    /// The memory of instructions.
+    pub(crate) fn new(memory: &Memory, planned: &[u32], code: &[Instruction]) -> Self {
+        let bytes = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        let mut beside = 0;
+        let mut ranges: Vec<Address> = Vec::new();
+        for instruction in code {
+            if let Action::Kernel(work) = &instruction.action {
+                beside += work.slots.beside().map(|at| bytes(at.len)).sum::<u64>();
+            }
+            let all = instruction.reads().chain(instruction.writes());
+            ranges.extend(all.filter(|at| planned.contains(&at.block)));
+        }
+        ranges.sort_unstable();
+        let mut touched = 0;
+        let mut reached = (0, 0);
+        for at in ranges {
+            let from = match reached {
+                (block, end) if block == at.block => at.start.max(end),
+                _ => at.start,
+            };
+            touched += bytes(at.end().saturating_sub(from));
+            reached = (at.block, at.end().max(from));
+        }
+        let size = |n: u32| bytes(memory.block(n).len());
+        let all: u64 = memory.numbers().map(size).sum();
+        let arenas: u64 = planned.iter().map(|&n| size(n)).sum();
+        Usage {
+            planned: arenas,
+            touched,
+            outside: all.saturating_sub(arenas).saturating_sub(beside),
+            beside,
+        }
+    }
 }
 
 impl Program {
@@ -270,7 +390,22 @@ impl Program {
         kernels: &Kernels,
         layout: Layout,
     ) -> Result<Self, RuntimeError> {
-        resolve::program(graph, table, plan.plan(), kernels, layout)
+        Self::with_faults(graph, table, plan, kernels, layout, &[])
+    }
+
+    /// The same with nodes that are made to do what they must not.
+    ///
+    /// # Errors
+    /// As [`new`](Program::new), and [`RuntimeError::NoSuchOutput`].
+    pub fn with_faults(
+        graph: &Graph,
+        table: &OpTable,
+        plan: &CheckedPlan,
+        kernels: &Kernels,
+        layout: Layout,
+        faults: &[Fault],
+    ) -> Result<Self, RuntimeError> {
+        resolve::program(graph, table, plan.plan(), kernels, layout, faults)
     }
 
     /// The graph's inputs, in the order of [`tenure_graph::Subgraph::inputs`].
@@ -290,6 +425,33 @@ impl Program {
     #[must_use]
     pub fn variables(&self) -> &[Tensor] {
         &self.variables
+    }
+
+    /// Gives each stream of the plan a thread, from the next run on. The streams wait for one another as
+    /// the plan says, and the caller for all of them: the bytes that come out are the same.
+    ///
+    /// `plan` is the one that the program was made of. Nothing is done where it has one stream.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Streams`]; the program then runs as it did.
+    pub fn with_threads(&mut self, plan: &CheckedPlan) -> Result<(), RuntimeError> {
+        let mut streams = plan.plan().steps.iter().filter_map(|s| s.stream);
+        let first = streams.next();
+        if self.threads.is_none() && streams.any(|s| Some(s) != first) {
+            self.threads = Some(Threads::new(
+                plan.plan(),
+                &self.memory,
+                &mut self.code,
+                self.results_at,
+            )?);
+        }
+        Ok(())
+    }
+
+    /// Threads that a run uses beside the caller's; 0 where it uses the caller's alone.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.threads.as_ref().map_or(0, Threads::count)
     }
 
     /// Limits a run to so many instructions, so that a loop whose condition never fails ends.
@@ -346,12 +508,13 @@ impl Program {
     /// work with, it works on copies.
     #[must_use]
     pub fn beside(&self) -> u64 {
-        let of = |action: &Action| match action {
-            Action::Kernel(work) => work.slots.beside().map(|at| at.len).sum(),
-            _ => 0usize,
-        };
-        let sum: usize = self.code.iter().map(|i| of(&i.action)).sum();
-        u64::try_from(sum).unwrap_or(u64::MAX)
+        self.usage.beside
+    }
+
+    /// Where the memory of a run is.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.usage
     }
 
     /// What lies now in the memory of input `i`: what the caller gave only if the plan keeps

@@ -18,25 +18,13 @@ use tenure_graph::{Graph, NodeId};
 
 use crate::RuntimeError;
 use crate::exec::{Watch, execute};
+use crate::fault::Fault;
 use crate::kernels::Kernels;
 use crate::memory::{Address, Memory};
-use crate::program::{Action, Instruction, Layout, Program, Resident};
+use crate::program::{Instruction, Layout, Program, Resident};
 
 /// Bytes of a guard zone. What is written further off leaves the block, and is not written at all.
 const ZONE: usize = 64;
-
-/// A kernel that is made to write too far, to see that it is found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fault {
-    /// The node: its label in the graph, or its name.
-    pub node: String,
-    /// Which of its outputs.
-    pub output: usize,
-    /// Bytes that are written behind the output.
-    pub bytes_past_end: usize,
-    /// Bytes that are written before the output.
-    pub bytes_before_start: usize,
-}
 
 /// Where a write went that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +78,6 @@ pub struct Sanitizer {
     program: Program,
     lives: Vec<Life>,
     labels: Vec<(NodeId, String)>,
-    faults: Vec<(NodeId, Fault)>,
 }
 
 impl Sanitizer {
@@ -106,26 +93,13 @@ impl Sanitizer {
         faults: &[Fault],
     ) -> Result<Self, RuntimeError> {
         let layout = Layout::Guarded { zone: ZONE };
-        let program = Program::new(graph, table, plan, kernels, layout)?;
+        let program = Program::with_faults(graph, table, plan, kernels, layout, faults)?;
         let mut labels: Vec<(NodeId, String)> = (program.code.iter().map(|i| i.node))
             .map(|n| (n, graph.node_label(n)))
             .collect();
         labels.sort_unstable();
         labels.dedup();
-        let faults = faults.iter().map(|fault| {
-            let labelled = |&n: &NodeId| graph.node_label(n) == fault.node;
-            let named = |&n: &NodeId| graph.nodes[n].name == fault.node;
-            let node = graph.nodes.keys().find(labelled);
-            let node = node.or_else(|| graph.nodes.keys().find(named));
-            let node = node.filter(|&n| graph.nodes[n].output(fault.output).is_some());
-            let missing = || RuntimeError::NoSuchOutput {
-                node: fault.node.clone(),
-                output: fault.output,
-            };
-            Ok((node.ok_or_else(missing)?, fault.clone()))
-        });
         Ok(Sanitizer {
-            faults: faults.collect::<Result<_, RuntimeError>>()?,
             lives: plan
                 .plan()
                 .storages
@@ -175,7 +149,6 @@ impl Sanitizer {
             storages: &program.storages,
             residents: &program.residents,
             lives: &self.lives,
-            faults: &self.faults,
             labels: &self.labels,
             copy: blocks.map(|n| program.memory.block(n).to_vec()).collect(),
             alive: self.lives.iter().map(|life| covers(life, 0)).collect(),
@@ -203,7 +176,6 @@ struct Guard<'a> {
     storages: &'a [Address],
     residents: &'a [Resident],
     lives: &'a [Life],
-    faults: &'a [(NodeId, Fault)],
     labels: &'a [(NodeId, String)],
     /// What all memory held after the last instruction, block by block.
     copy: Vec<Vec<u8>>,
@@ -233,7 +205,6 @@ impl Watch for Guard<'_> {
     }
 
     fn after(&mut self, memory: &mut Memory, instruction: &Instruction) -> ControlFlow<()> {
-        self.make_faults(memory, instruction);
         let mut writes: Vec<Address> = instruction.writes().collect();
         writes.sort_unstable();
         for (number, held) in memory.numbers().zip(&self.copy) {
@@ -252,32 +223,6 @@ impl Watch for Guard<'_> {
 }
 
 impl Guard<'_> {
-    fn make_faults(&self, memory: &mut Memory, instruction: &Instruction) {
-        let Action::Kernel(work) = &instruction.action else {
-            return;
-        };
-        let here = self
-            .faults
-            .iter()
-            .filter(|(node, _)| *node == instruction.node);
-        for (_, fault) in here {
-            let Some(at) = work.outputs.get(fault.output) else {
-                continue;
-            };
-            let block = memory.block_mut(at.block);
-            let before = at.start.saturating_sub(fault.bytes_before_start)..at.start;
-            let past = at.end()
-                ..at.end()
-                    .saturating_add(fault.bytes_past_end)
-                    .min(block.len());
-            for i in before.chain(past) {
-                if let Some(byte) = block.get_mut(i) {
-                    *byte = !*byte;
-                }
-            }
-        }
-    }
-
     /// What a write outside of the node's own has hit: the outputs that the node missed come first.
     fn report(
         &self,

@@ -2,8 +2,8 @@
 //! that writes outside of what is its own.
 
 use serde_json::Value;
-use tenure_runtime::Kernels;
-use tenure_runtime::sanitize::{Fault, Sanitizer};
+use tenure_runtime::sanitize::Sanitizer;
+use tenure_runtime::{Fault, Kernels};
 
 use crate::case::GraphCase;
 use crate::expect::Judge;
@@ -68,6 +68,7 @@ fn faults(case: &GraphCase) -> Vec<Fault> {
         output: number(fault, "output"),
         bytes_past_end: number(fault, "bytes_past_end"),
         bytes_before_start: number(fault, "bytes_before_start"),
+        ..Fault::default()
     };
     list.into_iter().flatten().map(fault).collect()
 }

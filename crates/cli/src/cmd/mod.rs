@@ -1,5 +1,6 @@
 //! The commands, a file each.
 
+mod bisect;
 mod check;
 mod convert;
 mod costs;
@@ -31,5 +32,6 @@ pub fn run(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Diff(args) => diff::run(&args, ui),
         Command::Replay(args) => replay::run(&args, ui),
         Command::Run(args) => run::run(&args, ui),
+        Command::Bisect(args) => bisect::run(&args, ui),
     }
 }

@@ -89,7 +89,10 @@ struct Zip<T, U, F> {
 }
 
 /// A kernel that takes an element of input 0 and one of input 1 to one of output 0.
-pub(super) fn zip<T: Pod, U: Pod>(site: &Site<'_>, f: impl Fn(T, T) -> U + Copy + 'static) -> Made {
+pub(super) fn zip<T: Pod, U: Pod>(
+    site: &Site<'_>,
+    f: impl Fn(T, T) -> U + Copy + Send + 'static,
+) -> Made {
     let (rows, whole) = pairs(site)?;
     Ok(Box::new(Zip {
         f,
@@ -230,7 +233,7 @@ fn element<T: Pod>(row: Row<'_, T>, i: usize) -> T {
     }
 }
 
-impl<T: Pod, U: Pod, F: Fn(T, T) -> U + Copy> Kernel for Zip<T, U, F> {
+impl<T: Pod, U: Pod, F: Fn(T, T) -> U + Copy + Send> Kernel for Zip<T, U, F> {
     fn run(&mut self, call: &mut Call<'_>) -> Result<(), String> {
         let over = [0, 1].map(|k| call.over(k).is_some());
         let (x, y) = (call.read::<T>(0), call.read::<T>(1));
@@ -267,18 +270,22 @@ struct Fold<T, F, G> {
     rows: Vec<Loop<1>>,
     whole: Vec<bool>,
     first: usize,
-    types: std::marker::PhantomData<T>,
+    types: std::marker::PhantomData<fn(T)>,
 }
 
-fn fold<T: Number>(site: &Site<'_>, first: usize, f: impl Fn(T, T) -> T + Copy + 'static) -> Made {
+fn fold<T: Number>(
+    site: &Site<'_>,
+    first: usize,
+    f: impl Fn(T, T) -> T + Copy + Send + 'static,
+) -> Made {
     fold_to(site, first, f, |x| x)
 }
 
 fn fold_to<T: Number>(
     site: &Site<'_>,
     first: usize,
-    f: impl Fn(T, T) -> T + Copy + 'static,
-    last: impl Fn(T) -> T + Copy + 'static,
+    f: impl Fn(T, T) -> T + Copy + Send + 'static,
+    last: impl Fn(T) -> T + Copy + Send + 'static,
 ) -> Made {
     let z = site.output(0)?;
     let mut rows = Vec::with_capacity(site.inputs());
@@ -304,7 +311,9 @@ fn fold_to<T: Number>(
     }))
 }
 
-impl<T: Number, F: Fn(T, T) -> T + Copy, G: Fn(T) -> T + Copy> Kernel for Fold<T, F, G> {
+impl<T: Number, F: Fn(T, T) -> T + Copy + Send, G: Fn(T) -> T + Copy + Send> Kernel
+    for Fold<T, F, G>
+{
     fn run(&mut self, call: &mut Call<'_>) -> Result<(), String> {
         // What the output is the memory of comes first: the others are added to it.
         let over = (0..self.rows.len()).find(|&k| call.over(k + self.first).is_some());
@@ -465,7 +474,7 @@ fn choose(site: &Site<'_>) -> Made {
 struct Choose<T> {
     rows: Loop<3>,
     whole: [bool; 2],
-    types: std::marker::PhantomData<T>,
+    types: std::marker::PhantomData<fn(T)>,
 }
 
 impl<T: Pod> Kernel for Choose<T> {

@@ -8,7 +8,7 @@ use rten_tensor::NdTensorView;
 use tenure_graph::DType;
 
 use super::element::with_type;
-use super::matmul::{Finish, Gemm, Matrix, Product};
+use super::matmul::{Finish, Matrix, Product, with_gemm};
 use super::window::{Windows, each};
 use super::{Call, Made, Make, Site, Type, kernel, product};
 
@@ -107,7 +107,6 @@ fn bias_of<'a, T: bytemuck::Pod>(call: &Call<'a>, sizes: &Sizes, group: usize) -
 
 /// Windows of one element: the image is the matrix.
 fn pointwise(sizes: Sizes) -> Made {
-    let mut gemm = Gemm::default();
     kernel(move |call| {
         let left = Matrix::new(sizes.outputs, sizes.inputs, false);
         let right = Matrix::new(sizes.inputs, sizes.area(), false);
@@ -116,7 +115,7 @@ fn pointwise(sizes: Sizes) -> Made {
                 bias: bias.map(BiasVector::Column),
                 ..Finish::default()
             };
-            f32::product(&mut gemm, out, (w, left), (x, right), finish)
+            f32::product(&mut (), out, (w, left), (x, right), finish)
         })
     })
 }
@@ -148,7 +147,7 @@ fn each_group<T: bytemuck::Pod>(
 
 /// Windows in an image of two axes, as a matrix that is packed piece by piece when it is needed.
 fn virtual_patches(sizes: Sizes) -> Made {
-    let gemm = Gemm::default().0;
+    let steps = with_gemm(|gemm| [gemm.im2col_row_count_step(), gemm.im2col_col_count_step()]);
     let windows = sizes.windows.with_rank(2);
     let (rows, cols) = (sizes.inputs * sizes.window(), sizes.places());
     let [high, wide] = [windows.image[0], windows.image[1]];
@@ -184,16 +183,10 @@ fn virtual_patches(sizes: Sizes) -> Made {
     }
     // Behind the last row and column lies padding.
     for list in [&mut row.chan, &mut row.y, &mut row.x] {
-        list.resize(
-            rows.next_multiple_of(gemm.im2col_row_count_step()),
-            i32::MAX,
-        );
+        list.resize(rows.next_multiple_of(steps[0]), i32::MAX);
     }
     for list in [&mut col.y, &mut col.x] {
-        list.resize(
-            cols.next_multiple_of(gemm.im2col_col_count_step()),
-            i32::MAX,
-        );
+        list.resize(cols.next_multiple_of(steps[1]), i32::MAX);
     }
     let last = [offset((high - 1) * wide)?, offset(wide - 1)?];
     let mut offsets = Some((row, col));
@@ -216,12 +209,8 @@ fn virtual_patches(sizes: Sizes) -> Made {
                 bias: bias.map(BiasVector::Column),
                 ..GemmOptions::default()
             };
-            let done = gemm.gemm(
-                out,
-                GemmInputA::Unpacked(weights),
-                GemmInputB::Im2Col(&matrix),
-                options,
-            );
+            let (left, right) = (GemmInputA::Unpacked(weights), GemmInputB::Im2Col(&matrix));
+            let done = with_gemm(|gemm| gemm.gemm(out, left, right, options));
             offsets = Some((matrix.row_offsets, matrix.col_offsets));
             done.map_err(|e| format!("the convolution cannot be computed: {e:?}"))
         })

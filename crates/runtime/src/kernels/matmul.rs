@@ -74,7 +74,7 @@ impl<T: Number> Default for Finish<'_, T> {
 /// Elements whose matrices can be multiplied.
 pub(super) trait Product: Number {
     /// Memory that is kept from run to run.
-    type Room: Default + 'static;
+    type Room: Default + Send + 'static;
 
     /// `out = alpha * a b + beta * out + bias`
     fn product(
@@ -87,10 +87,10 @@ pub(super) trait Product: Number {
 }
 
 impl Product for f32 {
-    type Room = Gemm;
+    type Room = ();
 
     fn product(
-        room: &mut Gemm,
+        (): &mut (),
         out: &mut [f32],
         a: (&[f32], Matrix),
         b: (&[f32], Matrix),
@@ -108,14 +108,19 @@ impl Product for f32 {
             bias: finish.bias,
             ..GemmOptions::default()
         };
-        let done = room.0.gemm(out, left, right, options);
+        let done = with_gemm(|gemm| gemm.gemm(out, left, right, options));
         done.map_err(|e| format!("a product of matrices cannot be computed: {e:?}"))
     }
 }
 
-/// The product of float32.
-#[derive(Default)]
-pub(super) struct Gemm(pub(super) GemmExecutor);
+/// What computes products of float32, which each thread has for itself: it cannot be handed to
+/// another one.
+pub(super) fn with_gemm<R>(f: impl FnOnce(&GemmExecutor) -> R) -> R {
+    thread_local! {
+        static GEMM: GemmExecutor = GemmExecutor::default();
+    }
+    GEMM.with(f)
+}
 
 macro_rules! plain_products {
     ($($ty:ty),*) => {$(
@@ -141,10 +146,10 @@ plain_products!(f64, i8, i16, i32, i64, u8, u16, u32, u64);
 macro_rules! wide_products {
     ($($ty:ty),*) => {$(
         impl Product for $ty {
-            type Room = (Gemm, [Vec<f32>; 4]);
+            type Room = [Vec<f32>; 4];
 
             fn product(
-                (gemm, [left, right, result, bias]): &mut Self::Room,
+                [left, right, result, bias]: &mut Self::Room,
                 out: &mut [$ty],
                 a: (&[$ty], Matrix),
                 b: (&[$ty], Matrix),
@@ -168,7 +173,7 @@ macro_rules! wide_products {
                     }
                 });
                 let finish = Finish { alpha: finish.alpha, beta: finish.beta.to_f32(), bias };
-                f32::product(gemm, result, (left, a.1), (right, b.1), finish)?;
+                f32::product(&mut (), result, (left, a.1), (right, b.1), finish)?;
                 for (to, from) in out.iter_mut().zip(result) {
                     *to = <$ty>::from_f32(*from);
                 }

@@ -21,6 +21,7 @@ mod generate;
 mod index;
 mod joins;
 mod layout;
+pub mod library;
 mod loss;
 mod matmul;
 mod norm;
@@ -38,6 +39,8 @@ mod window;
 
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
 use tenure_graph::effects::Cleared;
 use tenure_graph::plan::Item;
@@ -45,8 +48,8 @@ use tenure_graph::{Attr, Attrs, DType, Graph, NodeId};
 
 pub use crate::memory::Call;
 
-/// What one node computes.
-pub trait Kernel {
+/// What one node computes. A program on several streams runs it on the thread of its stream.
+pub trait Kernel: Send {
     /// Reads the inputs and writes the outputs.
     ///
     /// # Errors
@@ -66,21 +69,21 @@ pub type Made = Result<Box<dyn Kernel>, String>;
 /// A kernel without memory of its own, or with what it captures.
 struct Plain<F>(F);
 
-impl<F: FnMut(&mut Call<'_>) -> Result<(), String>> Kernel for Plain<F> {
+impl<F: FnMut(&mut Call<'_>) -> Result<(), String> + Send> Kernel for Plain<F> {
     fn run(&mut self, call: &mut Call<'_>) -> Result<(), String> {
         (self.0)(call)
     }
 }
 
 /// Makes a kernel of a closure that needs its inputs apart from its outputs.
-fn kernel(run: impl FnMut(&mut Call<'_>) -> Result<(), String> + 'static) -> Made {
+fn kernel(run: impl FnMut(&mut Call<'_>) -> Result<(), String> + Send + 'static) -> Made {
     Ok(Box::new(Plain(run)))
 }
 
 /// A kernel whose output 0 may be written over some inputs.
 struct Over<F>(&'static [usize], F);
 
-impl<F: FnMut(&mut Call<'_>) -> Result<(), String>> Kernel for Over<F> {
+impl<F: FnMut(&mut Call<'_>) -> Result<(), String> + Send> Kernel for Over<F> {
     fn run(&mut self, call: &mut Call<'_>) -> Result<(), String> {
         (self.1)(call)
     }
@@ -93,7 +96,7 @@ impl<F: FnMut(&mut Call<'_>) -> Result<(), String>> Kernel for Over<F> {
 /// Makes a kernel of a closure whose output 0 may be the very bytes of any of `inputs`.
 fn kernel_over(
     inputs: &'static [usize],
-    run: impl FnMut(&mut Call<'_>) -> Result<(), String> + 'static,
+    run: impl FnMut(&mut Call<'_>) -> Result<(), String> + Send + 'static,
 ) -> Made {
     Ok(Box::new(Over(inputs, run)))
 }
@@ -185,6 +188,12 @@ impl<'a> Site<'a> {
     #[must_use]
     pub fn with_cleared(self, cleared: &'a [Cleared]) -> Self {
         Site { cleared, ..self }
+    }
+
+    /// Name of the node, as the model has it.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        &self.graph.nodes[self.node].name
     }
 
     /// Whether output `i` is zero when the node starts. Else a node that adds to it must clear it
@@ -304,8 +313,11 @@ impl<'a> Site<'a> {
     }
 }
 
-/// Makes a kernel for a node, or says why it cannot.
+/// A row of a family's table: what makes a kernel for a node, or says why it cannot.
 pub type Make = fn(&Site<'_>) -> Made;
+
+/// The same, with what it captures.
+pub type Maker = dyn Fn(&Site<'_>) -> Made + Send + Sync;
 
 /// Kernels by domain and type of the operator.
 ///
@@ -316,9 +328,23 @@ pub type Make = fn(&Site<'_>) -> Made;
 /// assert!(kernels.find("", "Relu").is_some());
 /// assert!(kernels.find("", "NoSuchOperator").is_none());
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Kernels {
-    by_op: BTreeMap<String, Make>,
+    by_op: BTreeMap<String, Entry>,
+}
+
+/// What makes kernels for an operator.
+#[derive(Clone)]
+struct Entry {
+    make: Arc<Maker>,
+    /// Whether a user has added it.
+    added: bool,
+}
+
+impl fmt::Debug for Kernels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.operators()).finish()
+    }
 }
 
 /// The name that an operator of a domain is found by.
@@ -359,20 +385,37 @@ impl Kernels {
         ];
         let rows = families.into_iter().flatten();
         Kernels {
-            by_op: rows.map(|&(op, make)| (op.to_owned(), make)).collect(),
+            by_op: rows
+                .map(|&(op, make)| {
+                    let (make, added) = (Arc::new(make), false);
+                    (op.to_owned(), Entry { make, added })
+                })
+                .collect(),
         }
     }
 
     /// Adds a kernel, which takes the place of the one that the operator had before. The domain is
     /// `""` for the default one.
-    pub fn add(&mut self, domain: &str, op: &str, make: Make) {
-        self.by_op.insert(key(domain, op), make);
+    pub fn add(
+        &mut self,
+        domain: &str,
+        op: &str,
+        make: impl Fn(&Site<'_>) -> Made + Send + Sync + 'static,
+    ) {
+        let (make, added) = (Arc::new(make), true);
+        self.by_op.insert(key(domain, op), Entry { make, added });
     }
 
     /// What makes kernels for an operator.
     #[must_use]
-    pub fn find(&self, domain: &str, op: &str) -> Option<Make> {
-        self.by_op.get(&key(domain, op)).copied()
+    pub fn find(&self, domain: &str, op: &str) -> Option<&Maker> {
+        self.by_op.get(&key(domain, op)).map(|entry| &*entry.make)
+    }
+
+    /// Whether the kernel of an operator was [added](Kernels::add), and is not built in.
+    #[must_use]
+    pub fn is_added(&self, domain: &str, op: &str) -> bool {
+        self.by_op.get(&key(domain, op)).is_some_and(|e| e.added)
     }
 
     /// All operators that there are kernels for, those of the default domain without a domain.

@@ -189,8 +189,8 @@ fn lp(site: &Site<'_>) -> Made {
 fn global(
     site: &Site<'_>,
     start: f64,
-    add: impl Fn(f64, f64) -> f64 + Copy + 'static,
-    last: impl Fn(f64, f64) -> f64 + Copy + 'static,
+    add: impl Fn(f64, f64) -> f64 + Copy + Send + 'static,
+    last: impl Fn(f64, f64) -> f64 + Copy + Send + 'static,
 ) -> Made {
     let (x, y) = (site.input(0)?, site.output(0)?);
     let area = x.elements().checked_div(y.elements()).unwrap_or(0);

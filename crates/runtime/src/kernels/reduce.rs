@@ -133,8 +133,8 @@ impl Given {
 /// numbers are summed up as such where the functions are those of whole numbers.
 fn sum_of(
     site: &Site<'_>,
-    term: impl Fn(f64) -> f64 + Copy + 'static,
-    last: impl Fn(f64, f64) -> f64 + Copy + 'static,
+    term: impl Fn(f64) -> f64 + Copy + Send + 'static,
+    last: impl Fn(f64, f64) -> f64 + Copy + Send + 'static,
 ) -> Made {
     let mut given = Given::new(site)?;
     with_type!(site.input(0)?.dtype, numbers, T => kernel(move |call| {
@@ -196,7 +196,11 @@ fn log_sum_exp(site: &Site<'_>) -> Made {
     }))
 }
 
-fn fold<T: Number>(site: &Site<'_>, start: T, f: impl Fn(T, T) -> T + Copy + 'static) -> Made {
+fn fold<T: Number>(
+    site: &Site<'_>,
+    start: T,
+    f: impl Fn(T, T) -> T + Copy + Send + 'static,
+) -> Made {
     let mut given = Given::new(site)?;
     kernel(move |call| {
         let axes = given.get(call)?;

@@ -185,7 +185,10 @@ pub(super) const KERNELS: &[(&str, Make)] = &[
 ];
 
 /// A kernel that takes each element of input 0 to one of output 0.
-pub(super) fn map<T: Pod, U: Pod>(site: &Site<'_>, f: impl Fn(T) -> U + Copy + 'static) -> Made {
+pub(super) fn map<T: Pod, U: Pod>(
+    site: &Site<'_>,
+    f: impl Fn(T) -> U + Copy + Send + 'static,
+) -> Made {
     has_one_each(site)?;
     if size_of::<T>() != size_of::<U>() {
         return kernel(move |call| {
@@ -222,7 +225,11 @@ fn has_one_each(site: &Site<'_>) -> Result<(), String> {
 }
 
 /// A kernel with a vectorised function for float32, and another for the rest.
-fn fast(site: &Site<'_>, op: impl SimdUnaryOp<f32> + 'static, rest: fn(&Site<'_>) -> Made) -> Made {
+fn fast(
+    site: &Site<'_>,
+    op: impl SimdUnaryOp<f32> + Send + 'static,
+    rest: fn(&Site<'_>) -> Made,
+) -> Made {
     let (x, y) = (site.input(0)?, site.output(0)?);
     if x.dtype != DType::F32 || y.dtype != DType::F32 || x.elements() != y.elements() {
         return rest(site);

@@ -14,9 +14,10 @@ use tenure_graph::{Graph, NodeId, ValueId};
 use crate::RuntimeError;
 use crate::error::Unsupported;
 use crate::exec::execute;
+use crate::fault::Fault;
 use crate::kernels::{Kernels, Site};
 use crate::memory::{Address, Place, Slots};
-use crate::program::{Action, Instruction, Layout, Program, Tensor, Work};
+use crate::program::{Action, Instruction, Layout, Program, Tensor, Usage, Work};
 use bodies::Owner;
 use places::Places;
 
@@ -27,8 +28,13 @@ pub(crate) fn program(
     plan: &Plan,
     kernels: &Kernels,
     layout: Layout,
+    faults: &[Fault],
 ) -> Result<Program, RuntimeError> {
     fits(graph, plan)?;
+    let mut faults_of: FxHashMap<NodeId, Vec<&Fault>> = FxHashMap::default();
+    for fault in faults {
+        faults_of.entry(fault.find(graph)?).or_default().push(fault);
+    }
     if let Some(gears) = Gears::new(graph) {
         return Err(RuntimeError::Gears(gears.count()));
     }
@@ -45,6 +51,9 @@ pub(crate) fn program(
         stack: Vec::new(),
         unsupported: Vec::new(),
         step: 0,
+        faults_of: FxHashMap::default(),
+        late: Vec::new(),
+        results_at: None,
     };
     resolve.refuse_dynamic();
     for (k, copy) in (0u32..).zip(&plan.copies) {
@@ -53,8 +62,10 @@ pub(crate) fn program(
     }
     resolve.folded()?;
     let load = std::mem::take(&mut resolve.code);
+    resolve.faults_of = faults_of;
     for (number, step) in (0u32..).zip(&plan.steps) {
         resolve.step = number;
+        resolve.come_late();
         match step.phase {
             Phase::Run => {
                 let subgraph = graph.nodes[step.node].subgraph;
@@ -73,6 +84,7 @@ pub(crate) fn program(
         return Err(RuntimeError::Unsupported(resolve.unsupported));
     }
     let places = resolve.places;
+    let usage = Usage::new(&places.memory, &places.planned, &resolve.code);
     let mut program = Program {
         memory: places.memory,
         load,
@@ -84,6 +96,9 @@ pub(crate) fn program(
         residents: places.residents,
         storages: places.storages,
         limit: u64::MAX,
+        threads: None,
+        usage,
+        results_at: resolve.results_at,
     };
     execute(&mut program.memory, &mut program.load, u64::MAX, &mut ())?;
     Ok(program)
@@ -142,6 +157,12 @@ struct Resolve<'a> {
     stack: Vec<Owner>,
     unsupported: Vec<Unsupported>,
     step: u32,
+    /// What nodes are made to do beyond their work.
+    faults_of: FxHashMap<NodeId, Vec<&'a Fault>>,
+    /// What they are made to do at later steps.
+    late: Vec<(u32, NodeId, Action)>,
+    /// The step that hands the graph's results over.
+    results_at: Option<u32>,
 }
 
 impl Resolve<'_> {
@@ -259,21 +280,88 @@ impl Resolve<'_> {
         inputs: Vec<Address>,
         outputs: Vec<Address>,
     ) -> Result<(), RuntimeError> {
+        let Some(work) = self.work(id, effects, &inputs, &outputs)? else {
+            return Ok(());
+        };
+        self.emit(id, Action::Kernel(work));
+        for fault in self.faults_of.get(&id).cloned().unwrap_or_default() {
+            let at = outputs.get(fault.output).copied().unwrap_or_default();
+            self.stray(id, fault, at)?;
+            if fault.reads_late > 0
+                && self.stack.is_empty()
+                && let Some(again) = self.work(id, effects, &inputs, &outputs)?
+            {
+                let due = self.step.saturating_add(fault.reads_late);
+                self.late.push((due, id, Action::Kernel(again)));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a node is made to write where and when it must not. What leaves the memory that there
+    /// is, is not written.
+    fn stray(&mut self, id: NodeId, fault: &Fault, at: Address) -> Result<(), RuntimeError> {
+        let start = at.start.saturating_sub(fault.bytes_before_start);
+        let end = self.places.memory.block(at.block).len();
+        let end = at.end().saturating_add(fault.bytes_past_end).min(end);
+        for (from, to) in [(start, at.start), (at.end(), end)] {
+            if from < to {
+                let to = Address {
+                    start: from,
+                    len: to - from,
+                    ..at
+                };
+                self.emit(id, Action::Stray { from: None, to });
+            }
+        }
+        if fault.writes_late > 0 && self.stack.is_empty() {
+            let kept = self.places.beside(at)?;
+            self.emit(id, Action::Copy { from: at, to: kept });
+            let due = self.step.saturating_add(fault.writes_late);
+            let from = Some(kept);
+            self.late.push((due, id, Action::Stray { from, to: at }));
+        }
+        Ok(())
+    }
+
+    /// What nodes are made to do late, and before this step.
+    fn come_late(&mut self) {
+        if self.late.is_empty() || !self.stack.is_empty() {
+            return;
+        }
+        let step = self.step;
+        let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.late)
+            .into_iter()
+            .partition(|&(at, ..)| at <= step);
+        self.late = later;
+        for (_, node, action) in due {
+            self.emit(node, action);
+        }
+    }
+
+    /// The kernel of a node at its places; `None` if the node cannot be run.
+    fn work(
+        &mut self,
+        id: NodeId,
+        effects: &Effects,
+        inputs: &[Address],
+        outputs: &[Address],
+    ) -> Result<Option<Work>, RuntimeError> {
         let node = &self.graph.nodes[id];
         if effects.unsized_scratch > 0 {
             self.refuse(id, "it needs scratch memory whose size is not known");
-            return Ok(());
+            return Ok(None);
         }
         let Some(make) = self.kernels.find(&node.domain, &node.op) else {
             self.refuse(id, "there is no kernel for this operator");
-            return Ok(());
+            return Ok(None);
         };
         let cleared = cleared(self.graph, self.table, id);
         let kernel = match make(&Site::new(self.graph, id).with_cleared(&cleared)) {
             Ok(kernel) => kernel,
             Err(reason) => {
                 self.refuse(id, reason);
-                return Ok(());
+                return Ok(None);
             }
         };
         let scratch = (0u32..).zip(&effects.scratch);
@@ -285,20 +373,18 @@ impl Resolve<'_> {
         let spoilt = effects.spoils.iter();
         let spoilt = spoilt.filter_map(|&i| inputs.get(i as usize).copied());
         let spoilt = spoilt.filter(apart).collect();
-        let inputs = self.typed(&node.inputs, &inputs)?;
-        let places = self.typed(&node.outputs, &outputs)?;
+        let inputs = self.typed(&node.inputs, inputs)?;
+        let places = self.typed(&node.outputs, outputs)?;
         let memory = &mut self.places.memory;
         let slots = Slots::new(memory, &*kernel, &inputs, &places, &scratch)?;
-        let work = Work {
+        Ok(Some(Work {
             kernel,
             node: self.graph.node_label(id),
             spoilt,
             temporary: scratch.into_iter().chain(slots.beside()).collect(),
             slots,
-            outputs,
-        };
-        self.emit(id, Action::Kernel(work));
-        Ok(())
+            outputs: outputs.to_vec(),
+        }))
     }
 
     /// The elements of values: their bytes without what the file asks for beyond.
@@ -373,6 +459,7 @@ impl Resolve<'_> {
         if self.graph.nodes[id].subgraph != self.graph.root {
             return self.leave(id);
         }
+        self.results_at = Some(self.step);
         self.copies(id)?;
         let inputs = self.inputs(id)?;
         for (&value, from) in self.graph.nodes[id].inputs.iter().zip(inputs) {

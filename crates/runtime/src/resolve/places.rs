@@ -243,6 +243,11 @@ impl<'a> Places<'a> {
         })
     }
 
+    /// Memory for as many bytes, outside of everything.
+    pub(super) fn beside(&mut self, of: Address) -> Result<Address, RuntimeError> {
+        self.block(u64::try_from(of.len).unwrap_or(u64::MAX), 1)
+    }
+
     /// Memory in which a loop counts its passes.
     pub(super) fn counter(&mut self) -> Result<Address, RuntimeError> {
         self.block(COUNTER, 1)

@@ -1,0 +1,124 @@
+//! A model that is to be run: read for the inputs that are given, planned as often as need be.
+
+use std::time::Instant;
+
+use tenure_check::{CheckedPlan, check};
+use tenure_graph::Graph;
+use tenure_graph::changes::Changes;
+use tenure_graph::plan::PlanOptions;
+use tenure_plan::{PlanError, assign, memory, streams};
+use tenure_runtime::Kernels;
+
+use crate::args::{FeedArgs, ModelArgs, RuleArgs, SearchArgs};
+use crate::exit::Failure;
+use crate::npy::Array;
+use crate::pipeline::{self, Loaded, config, since};
+use crate::ui::Ui;
+use crate::{feed, search};
+
+/// What is run, and how it is planned.
+pub struct Bench<'a> {
+    pub loaded: Loaded,
+    /// Contents of the inputs, in the order of the graph's.
+    pub inputs: Vec<Array>,
+    model: &'a ModelArgs,
+    rules: &'a RuleArgs,
+    search: &'a SearchArgs,
+    feed: &'a FeedArgs,
+    has_weights: bool,
+}
+
+impl<'a> Bench<'a> {
+    /// Reads the model and its inputs.
+    pub fn new(
+        model: &'a ModelArgs,
+        rules: &'a RuleArgs,
+        search: &'a SearchArgs,
+        feed: &'a FeedArgs,
+        ui: &Ui,
+    ) -> Result<Self, Failure> {
+        let start = Instant::now();
+        let mut graph = pipeline::read_graph(model)?;
+        let read = since(start);
+        let arrays = feed::arrays(&graph, feed)?;
+        let given = feed::given(&mut graph, model, &arrays)?;
+        let loaded = pipeline::load_for(graph, model, &given, read)?;
+        for warning in &loaded.warnings {
+            ui.warn(warning);
+        }
+        let inputs = feed::inputs(&loaded.graph, arrays, feed.seed)?;
+        Ok(Bench {
+            loaded,
+            inputs,
+            model,
+            rules,
+            search,
+            feed,
+            has_weights: false,
+        })
+    }
+
+    fn bad(&self, error: &dyn std::fmt::Display) -> Failure {
+        Failure::bad(format!("{}: {error}", self.model.model.display()))
+    }
+
+    /// Makes the contents of weights that are in other files known.
+    pub fn fetch(&mut self) -> Result<(), Failure> {
+        if !self.has_weights {
+            feed::fetch(&mut self.loaded.graph, self.feed, &self.model.model)?;
+            self.has_weights = true;
+        }
+        Ok(())
+    }
+
+    /// The built-in kernels, and those of the user's libraries.
+    pub fn kernels(&self) -> Result<Kernels, Failure> {
+        let mut kernels = Kernels::builtin();
+        for library in &self.feed.kernels {
+            kernels.add_library(library).map_err(Failure::bad)?;
+        }
+        Ok(kernels)
+    }
+
+    /// The graph as it is planned, and what was added to the model's for that.
+    pub fn prepared(&self, options: &PlanOptions) -> Result<(Graph, Changes), Failure> {
+        let table = &self.loaded.table;
+        let graph = self.loaded.graph.clone();
+        let prepared = pipeline::prepared(graph, table, options, &self.model.model)?;
+        let graph = pipeline::ordered(prepared.graph, table, options, self.rules)
+            .map_err(|e| self.bad(&e))?;
+        let graph = streams::spread(graph, table, options, self.rules.streams);
+        Ok((graph, prepared.changes))
+    }
+
+    /// Plans a graph and proves the plan.
+    pub fn plan(
+        &self,
+        graph: &Graph,
+        options: &PlanOptions,
+        ui: &Ui,
+    ) -> Result<CheckedPlan, Failure> {
+        let table = &self.loaded.table;
+        let found = memory(graph, table, options).map_err(|e| self.bad(&e))?;
+        let config = config(self.search);
+        let planned = search::watched(ui, |watch| assign(found, options, &config, watch));
+        let plan = planned.map_err(|e: PlanError| self.bad(&e))?.plan;
+        check(graph, table, &plan).map_err(|violations| {
+            let first = violations.first().map(ToString::to_string);
+            let (path, first) = (self.model.model.display(), first.unwrap_or_default());
+            Failure::internal(format!("the plan for {path} fails its own check: {first}"))
+        })
+    }
+
+    /// Plans the model with its weights, and proves the plan.
+    pub fn planned(
+        &mut self,
+        options: &PlanOptions,
+        ui: &Ui,
+    ) -> Result<(Graph, CheckedPlan), Failure> {
+        self.fetch()?;
+        let (graph, _) = self.prepared(options)?;
+        let plan = self.plan(&graph, options, ui)?;
+        Ok((graph, plan))
+    }
+}

@@ -1,0 +1,220 @@
+//! What a run works on: the contents of inputs and weights, given or random.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use tenure_formats::weights::Weights;
+use tenure_graph::{Attr, DType, Dim, Graph, Shape, TensorData};
+
+use crate::args::{FeedArgs, ModelArgs};
+use crate::exit::Failure;
+use crate::files;
+use crate::npy::Array;
+use crate::pipeline::Given;
+
+/// Contents of inputs up to so many elements take part in shape inference.
+const KNOWN_UP_TO: usize = 256;
+
+/// Maps the contents of constants that are in other files.
+pub fn fetch(graph: &mut Graph, args: &FeedArgs, model: &Path) -> Result<(), Failure> {
+    let mut weights = Weights::beside(model);
+    let mut rng = Rng::with_seed(!args.seed);
+    for node in graph.nodes.values_mut() {
+        let Some(Attr::Tensor(tensor)) = node.attrs.get("value") else {
+            continue;
+        };
+        let TensorData::External { location, .. } = &tensor.data else {
+            continue;
+        };
+        let is_missing = || {
+            model
+                .parent()
+                .is_some_and(|folder| !folder.join(location).exists())
+        };
+        let bytes = if args.random_weights && is_missing() {
+            // Small, and of either sign, so that deep models stay in range.
+            random(
+                &node.name,
+                tensor.dtype,
+                &tensor.shape,
+                [-0.05, 0.05],
+                &mut rng,
+            )?
+            .bytes
+            .into()
+        } else {
+            weights.contents(tensor).map_err(|e| {
+                Failure::bad(format!("{}: {:?}: {e}", model.display(), node.name))
+                    .hint("--random-weights runs a model without its weights")
+            })?
+        };
+        let mut here = tensor.as_ref().clone();
+        here.data = TensorData::Bytes(bytes);
+        node.attrs.set("value", Attr::Tensor(Arc::new(here)));
+    }
+    Ok(())
+}
+
+/// The graph's inputs: name, type and shape.
+fn formals(graph: &Graph) -> impl Iterator<Item = &tenure_graph::Value> {
+    let inputs = graph.subgraphs[graph.root].inputs.iter();
+    inputs.filter_map(|&node| Some(&graph.values[graph.nodes[node].output(0)?]))
+}
+
+/// What `--input` gives, by the name of the input.
+pub fn arrays(graph: &Graph, args: &FeedArgs) -> Result<BTreeMap<String, Array>, Failure> {
+    let mut arrays = BTreeMap::new();
+    for text in &args.input {
+        // A name may hold a `=`, and so may a path: the longest name that there is wins.
+        let names: Vec<&str> = formals(graph).map(|v| &*v.name).collect();
+        let splits = text
+            .match_indices('=')
+            .map(|(at, _)| (&text[..at], &text[at + 1..]));
+        let Some((name, file)) = splits.clone().rfind(|(n, _)| names.contains(n)) else {
+            let known = names.join(", ");
+            return Err(if splits.count() == 0 {
+                Failure::bad(format!("--input {text:?}: expected NAME=FILE.npy"))
+            } else {
+                Failure::bad(format!("--input {text:?}: the model has no such input"))
+            }
+            .hint(format!("its inputs are {known}")));
+        };
+        let value = formals(graph).find(|v| v.name == name);
+        let dtype = value.map_or(DType::Unknown, |v| v.dtype);
+        let bytes = files::read(Path::new(file))?;
+        let array = Array::read(&bytes, dtype)
+            .map_err(|e| Failure::bad(format!("{file}: cannot be input {name:?}: {e}")))?;
+        if arrays.insert(name.to_owned(), array).is_some() {
+            return Err(Failure::bad(format!("--input {name}: is given twice")));
+        }
+    }
+    Ok(arrays)
+}
+
+/// What the given inputs say of dimensions and contents. Inputs whose rank is not known take the
+/// shape that is given.
+pub fn given(
+    graph: &mut Graph,
+    args: &ModelArgs,
+    arrays: &BTreeMap<String, Array>,
+) -> Result<Given, Failure> {
+    let mut given = Given::default();
+    let mut names: BTreeMap<String, u64> = BTreeMap::new();
+    let set: BTreeSet<String> = args
+        .dim
+        .iter()
+        .filter_map(|text| Some(text.rsplit_once('=')?.0.trim().to_owned()))
+        .collect();
+    for (name, array) in arrays {
+        let Some(value) = graph.values.values_mut().find(|v| v.name == *name) else {
+            continue;
+        };
+        let Some(shape) = &value.shape else {
+            value.shape = Some(Shape::of(&array.dims));
+            continue;
+        };
+        let fits = shape.0.len() == array.dims.len()
+            && (shape.0.iter().zip(&array.dims)).all(|(d, &n)| d.known().is_none_or(|k| k == n));
+        if !fits {
+            return Err(Failure::bad(format!(
+                "input {name:?} has shape {shape}, and {:?} is given",
+                array.dims
+            )));
+        }
+        for (axis, (dim, &n)) in shape.0.iter().zip(&array.dims).enumerate() {
+            if let Dim::Known(_) = dim {
+                continue;
+            }
+            let key = match dim {
+                Dim::Formula(_) => dim.to_string(),
+                _ => String::new(),
+            };
+            let by_axis = format!("{name}@{axis}");
+            if set.contains(&by_axis) || set.contains(&key) {
+                continue;
+            }
+            // Exporters use one name for dimensions that differ: then each axis has its own.
+            if !key.is_empty() && names.get(&key).is_none_or(|&first| first == n) {
+                names.insert(key, n);
+            } else {
+                given.dims.push(format!("{by_axis}={n}"));
+            }
+        }
+    }
+    given
+        .dims
+        .extend(names.iter().map(|(name, n)| format!("{name}={n}")));
+    for (name, array) in arrays {
+        if let Some(items) = integers(array) {
+            given.contents.insert(name.clone(), items);
+        }
+    }
+    Ok(given)
+}
+
+/// The integers in a small array of integers or truth values.
+fn integers(array: &Array) -> Option<Vec<i64>> {
+    let tensor = tenure_graph::Tensor {
+        dtype: array.dtype,
+        shape: array.dims.clone(),
+        data: TensorData::Bytes(array.bytes.clone().into()),
+    };
+    tensor.to_ints(u64::try_from(KNOWN_UP_TO).unwrap_or(0))
+}
+
+/// Contents of all inputs, in the order of the graph's: those that are given, and random ones.
+pub fn inputs(
+    graph: &Graph,
+    mut arrays: BTreeMap<String, Array>,
+    seed: u64,
+) -> Result<Vec<Array>, Failure> {
+    let mut rng = Rng::with_seed(seed);
+    let mut inputs = Vec::new();
+    for value in formals(graph) {
+        let array = match arrays.remove(&value.name) {
+            Some(array) => array,
+            None => {
+                let shape = value.shape.as_ref().and_then(|s| s.known());
+                let dims = shape.ok_or_else(|| {
+                    Failure::bad(format!("input {:?} has no known shape", value.name))
+                        .hint(format!("give it with --input {}=FILE.npy", value.name))
+                })?;
+                random(&value.name, value.dtype, &dims, [0.0, 1.0], &mut rng)?
+            }
+        };
+        inputs.push(array);
+    }
+    Ok(inputs)
+}
+
+/// Numbers of a range, and whole ones that are 0 or 1, which every table has a row for.
+fn random(
+    name: &str,
+    dtype: DType,
+    dims: &[u64],
+    [low, high]: [f64; 2],
+    rng: &mut Rng,
+) -> Result<Array, Failure> {
+    let no = || {
+        Failure::bad(format!(
+            "{name:?}: there are no random numbers of type {dtype}"
+        ))
+        .hint(format!("give it with --input {name}=FILE.npy"))
+    };
+    let elements = dims.iter().product::<u64>();
+    let is_float = matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::BF16);
+    let mut bytes = Vec::new();
+    for _ in 0..elements {
+        let number = if is_float {
+            low + (high - low) * rng.f64()
+        } else {
+            f64::from(rng.u8(..2))
+        };
+        let element = tenure_runtime::numbers::encode(dtype, [number]);
+        bytes.extend(element.ok_or_else(no)?);
+    }
+    let dims = dims.to_vec();
+    Ok(Array { dtype, dims, bytes })
+}
