@@ -12,7 +12,8 @@ use tenure_runtime::Kernels;
 use crate::args::{FeedArgs, ModelArgs, RuleArgs, SearchArgs};
 use crate::exit::Failure;
 use crate::npy::Array;
-use crate::pipeline::{self, Loaded, config, since};
+use crate::pipeline::{self, Given, Loaded, config, since};
+use crate::settle::{self, Settled};
 use crate::ui::Ui;
 use crate::{feed, search};
 
@@ -26,6 +27,7 @@ pub struct Bench<'a> {
     search: &'a SearchArgs,
     feed: &'a FeedArgs,
     has_weights: bool,
+    given: Given,
 }
 
 impl<'a> Bench<'a> {
@@ -55,6 +57,7 @@ impl<'a> Bench<'a> {
             search,
             feed,
             has_weights: false,
+            given,
         })
     }
 
@@ -69,6 +72,13 @@ impl<'a> Bench<'a> {
             self.has_weights = true;
         }
         Ok(())
+    }
+
+    /// Gives values sizes that only the data decide, for the inputs that are given.
+    pub fn settle(&mut self, kernels: &Kernels) -> Result<Vec<Settled>, Failure> {
+        self.fetch()?;
+        let Loaded { graph, table, .. } = &mut self.loaded;
+        settle::settle(graph, table, kernels, &self.given, &self.inputs).map_err(|e| self.bad(&e))
     }
 
     /// The built-in kernels, and those of the user's libraries.

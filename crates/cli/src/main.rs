@@ -12,6 +12,7 @@ mod files;
 mod npy;
 mod pipeline;
 mod search;
+mod settle;
 mod ui;
 
 use clap::Parser;

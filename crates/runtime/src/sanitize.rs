@@ -206,6 +206,8 @@ impl Watch for Guard<'_> {
 
     fn after(&mut self, memory: &mut Memory, instruction: &Instruction) -> ControlFlow<()> {
         let mut writes: Vec<Address> = instruction.writes().collect();
+        // What is held no more is nobody's.
+        writes.retain(|at| !self.is_dead(at.block));
         writes.sort_unstable();
         for (number, held) in memory.numbers().zip(&self.copy) {
             let now = memory.block(number);
@@ -223,6 +225,14 @@ impl Watch for Guard<'_> {
 }
 
 impl Guard<'_> {
+    /// Whether a block is that of a storage that is not held.
+    fn is_dead(&self, block: u32) -> bool {
+        // Storages have blocks of their own, numbered as they are.
+        let at = self.storages.partition_point(|s| s.block < block);
+        let here = self.storages.get(at).is_some_and(|s| s.block == block);
+        here && !self.alive[at]
+    }
+
     /// What a write outside of the node's own has hit: the outputs that the node missed come first.
     fn report(
         &self,

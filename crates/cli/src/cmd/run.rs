@@ -16,19 +16,21 @@ use crate::exit::{Exit, Failure};
 use crate::files;
 use crate::npy::Array;
 use crate::pipeline::{options, since};
+use crate::settle::Settled;
 use crate::ui::Ui;
 
 /// Runs the command.
 pub fn run(args: &RunArgs, ui: &Ui) -> Result<Exit, Failure> {
     let path = args.model.model.display().to_string();
     let mut bench = Bench::new(&args.model, &args.rules, &args.search, &args.feed, ui)?;
+    let kernels = bench.kernels()?;
+    let settled = bench.settle(&kernels)?;
     let inputs = std::mem::take(&mut bench.inputs);
     let bytes: Vec<&[u8]> = inputs.iter().map(|a| &a.bytes[..]).collect();
     let options = options(&args.rules);
     let (graph, plan) = bench.planned(&options, ui)?;
     let fail = |e: RuntimeError| Failure::bad(format!("{path}: {e}"));
     let (table, faults) = (&bench.loaded.table, &args.feed.fault[..]);
-    let kernels = bench.kernels()?;
     if args.sanitize {
         let sanitizer = Sanitizer::new(&graph, table, &plan, &kernels, faults);
         let found = sanitizer.and_then(|mut s| s.run(&bytes)).map_err(fail)?;
@@ -79,6 +81,7 @@ pub fn run(args: &RunArgs, ui: &Ui) -> Result<Exit, Failure> {
         arena,
         beside: program.beside(),
         threads: program.threads(),
+        settled,
         memory: Memory::of(program.usage(), resident),
         outputs: outputs.iter().map(Shown::of).collect(),
         sanitized: args.sanitize.then_some(true),
@@ -300,6 +303,9 @@ struct Answer {
     /// Threads that the streams had; 0 where all ran on one.
     threads: usize,
     memory: Memory,
+    /// Values whose sizes only the data decide.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    settled: Vec<Settled>,
     outputs: Vec<Shown>,
     /// Whether the guarded run has seen nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -349,6 +355,9 @@ impl Answer {
             ui.say(format!("output {name}  {dtype} {shape:?}{range}"));
         }
         self.memory.say(ui);
+        for settled in &self.settled {
+            ui.say(settled.line());
+        }
         if self.sanitized == Some(true) {
             ui.say("guarded: no node writes what is not its own");
         }

@@ -40,6 +40,11 @@ pub(super) fn names(graph: &Graph, plan: &Plan, set: &Set) -> Vec<String> {
     names.into_iter().collect()
 }
 
+/// Names of nodes, as `--no-reuse` takes them.
+pub(super) fn names_of(graph: &Graph, nodes: &[NodeId]) -> Vec<String> {
+    nodes.iter().map(|&n| graph.nodes[n].name.clone()).collect()
+}
+
 /// The node that makes something.
 fn maker(graph: &Graph, plan: &Plan, item: Item) -> Option<NodeId> {
     match item {
@@ -82,13 +87,25 @@ fn writes(search: &Search<'_>, plan: &Plan, storage: &Storage) -> Vec<(u32, Node
     writes
 }
 
+/// The nodes of some writes, each once, the last one first.
+fn last_first(writes: Vec<(u32, NodeId)>) -> Vec<NodeId> {
+    let mut nodes: Vec<NodeId> = Vec::new();
+    for (_, node) in writes.into_iter().rev() {
+        if !nodes.contains(&node) {
+            nodes.push(node);
+        }
+    }
+    nodes
+}
+
 /// Two things that must not lie as they do.
 pub(super) struct Pair {
     items: [Item; 2],
     shares_bytes: bool,
     /// What lies in the memory first.
     earlier: Vec<Item>,
-    last_writer: Option<NodeId>,
+    /// Who writes the earlier one, the last first.
+    earlier_writers: Vec<NodeId>,
     writers: Vec<NodeId>,
 }
 
@@ -126,7 +143,7 @@ impl Pair {
             items: [item(one), item(other)],
             shares_bytes: offset(one) < end(other) && offset(other) < end(one),
             earlier: one.members.iter().map(|m| m.item).collect(),
-            last_writer: writes(search, plan, one).last().map(|w| w.1),
+            earlier_writers: last_first(writes(search, plan, one)),
             writers,
         }
     }
@@ -143,7 +160,7 @@ impl Pair {
             items: [storage.members[at].item, next.item],
             shares_bytes: true,
             earlier: storage.members.iter().map(|m| m.item).collect(),
-            last_writer: Some(node),
+            earlier_writers: vec![node],
             writers: Vec::new(),
         })
     }
@@ -160,8 +177,9 @@ impl Pair {
         &self.earlier
     }
 
-    pub(super) fn last_writer(&self) -> Option<NodeId> {
-        self.last_writer
+    /// Who writes what lies there first, the last one first.
+    pub(super) fn earlier_writers(&self) -> &[NodeId] {
+        &self.earlier_writers
     }
 
     /// Who may write beyond one of the two, the likeliest first.

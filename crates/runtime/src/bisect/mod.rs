@@ -321,7 +321,8 @@ impl<E: Engine> Hunt<'_, '_, E> {
             return Ok(Finding::Undecided);
         };
         if pair.shares_bytes() {
-            return self.too_long(&base, &pair, suspicion);
+            let names = evidence::names(search.graph, &base, &fixed);
+            return self.too_long(&base, &names, &pair, suspicion);
         }
         let seen = self.engine.guarded(search.plan)?;
         let mut nodes = pair.writers();
@@ -352,17 +353,18 @@ impl<E: Engine> Hunt<'_, '_, E> {
     fn too_long(
         &mut self,
         base: &Plan,
+        apart: &[String],
         pair: &Pair,
         suspicion: Suspicion,
     ) -> Result<Finding, E::Error> {
         let search = self.search;
-        let found = |kind, node, or| {
+        let found = |kind, node, or, seen| {
             Ok(Finding::Culprit(Culprit {
                 kind,
                 node,
                 or,
                 pair: pair.items(),
-                seen: None,
+                seen,
                 suspicion,
             }))
         };
@@ -374,19 +376,28 @@ impl<E: Engine> Hunt<'_, '_, E> {
         for (reader, slots) in readers(search, pair.earlier()) {
             let alone = with_copies(search.graph, base, reader, &slots, search.gap);
             let verdict = match alone {
-                Some(plan) => self.verdict(&plan, &[])?,
+                Some(plan) => self.verdict(&plan, apart)?,
                 None => Verdict::Unknown,
             };
             match verdict {
-                Verdict::Right => return found(reads(reader), reader, Vec::new()),
+                Verdict::Right => return found(reads(reader), reader, Vec::new(), None),
                 Verdict::Wrong => {}
                 Verdict::Unknown => unsure.push(reader),
             }
         }
-        match (pair.last_writer(), unsure.first()) {
-            (Some(writer), _) => found(Kind::WritesLate, writer, unsure),
-            (None, Some(&reader)) => found(reads(reader), reader, unsure[1..].to_vec()),
-            (None, None) => Ok(Finding::Undecided),
+        // Any of those that write there may do so late: the last one is the likeliest, if nobody sees.
+        let seen = self.engine.guarded(search.plan)?;
+        let writers = pair.earlier_writers();
+        let seen = seen.filter(|bad| writers.contains(&bad.node));
+        match (&seen, writers.split_first()) {
+            (Some(bad), _) => found(Kind::WritesLate, bad.node, Vec::new(), seen.clone()),
+            (None, Some((&last, others))) => {
+                found(Kind::WritesLate, last, [others, &unsure].concat(), None)
+            }
+            (None, None) => match unsure.split_first() {
+                Some((&reader, rest)) => found(reads(reader), reader, rest.to_vec(), None),
+                None => Ok(Finding::Undecided),
+            },
         }
     }
 
@@ -406,8 +417,9 @@ impl<E: Engine> Hunt<'_, '_, E> {
         let Some(base) = self.alone(&nodes[..first]) else {
             return Ok(Finding::Undecided);
         };
+        let names = evidence::names_of(search.graph, &nodes[..first]);
         match Pair::within(search, &base, nodes[first]) {
-            Some(pair) => self.too_long(&base, &pair, Suspicion::None),
+            Some(pair) => self.too_long(&base, &names, &pair, Suspicion::None),
             None => Ok(Finding::Undecided),
         }
     }
@@ -415,11 +427,7 @@ impl<E: Engine> Hunt<'_, '_, E> {
     /// A plan in which the outputs of nodes share memory with nobody, and all storages are apart.
     fn alone(&self, nodes: &[NodeId]) -> Option<Plan> {
         let search = self.search;
-        let names: Vec<String> = nodes
-            .iter()
-            .map(|&n| search.graph.nodes[n].name.clone())
-            .collect();
-        let plan = (search.replan)(&names)?;
+        let plan = (search.replan)(&evidence::names_of(search.graph, nodes))?;
         let movable = plan.storages.iter().filter(|(_, s)| apart::is_movable(s));
         let all: Set = movable.map(|(id, _)| id).collect();
         apart(&plan, &all, search.gap)
@@ -427,9 +435,8 @@ impl<E: Engine> Hunt<'_, '_, E> {
 
     fn try_alone(&mut self, nodes: &[NodeId]) -> Result<Verdict, E::Error> {
         let search = self.search;
-        let labels: Vec<String> = nodes.iter().map(|&n| search.graph.node_label(n)).collect();
         match self.alone(nodes) {
-            Some(plan) => self.verdict(&plan, &labels),
+            Some(plan) => self.verdict(&plan, &evidence::names_of(search.graph, nodes)),
             None => Ok(Verdict::Unknown),
         }
     }

@@ -31,6 +31,7 @@ mod recurrent;
 mod reduce;
 mod resize;
 mod signal;
+pub mod sizes;
 mod small;
 mod strided;
 mod unary;

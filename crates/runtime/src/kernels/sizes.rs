@@ -1,0 +1,64 @@
+//! Operators whose output sizes the contents of their inputs decide, and how: the kernels that write
+//! such outputs refuse any other number of elements than these.
+
+use tenure_graph::{DType, Graph, NodeId};
+
+use super::Site;
+use crate::numbers::decode;
+
+/// Dimensions of output 0, from the contents of the inputs.
+type Size = fn(&Site<'_>, &[Vec<u8>]) -> Option<Vec<u64>>;
+
+/// The operators of the default domain.
+const SIZES: &[(&str, Size)] = &[("Compress", compress), ("NonZero", non_zero)];
+
+/// Whether the contents of its inputs alone decide how large the outputs of a node are.
+#[must_use]
+pub fn is_decided_by_contents(op: &str) -> bool {
+    SIZES.iter().any(|&(name, _)| name == op)
+}
+
+/// Dimensions of output 0 of a node whose inputs hold these bytes, none for inputs that are left out;
+/// `None` for operators whose sizes are not decided so, and for inputs that they cannot have.
+#[must_use]
+pub fn decided(graph: &Graph, node: NodeId, inputs: &[Vec<u8>]) -> Option<Vec<u64>> {
+    let op = &graph.nodes[node].op;
+    let (_, size) = SIZES.iter().find(|(name, _)| **name == **op)?;
+    size(&Site::new(graph, node), inputs)
+}
+
+fn count(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+fn compress(site: &Site<'_>, inputs: &[Vec<u8>]) -> Option<Vec<u64>> {
+    let x = site.input(0).ok()?;
+    let axis = match site.attrs().int("axis") {
+        Some(axis) => Some(x.axis(axis).ok()?),
+        None => None,
+    };
+    let size = axis.map_or(x.elements(), |axis| x.dims[axis]);
+    let taken = inputs.get(1)?.iter().take(size);
+    let taken = count(taken.filter(|&&t| t != 0).count());
+    Some(match axis {
+        None => vec![taken],
+        Some(axis) => {
+            let mut dims: Vec<u64> = x.dims.iter().map(|&d| count(d)).collect();
+            dims[axis] = taken;
+            dims
+        }
+    })
+}
+
+fn non_zero(site: &Site<'_>, inputs: &[Vec<u8>]) -> Option<Vec<u64>> {
+    let x = site.input(0).ok()?;
+    let bytes = inputs.first()?;
+    let found = match x.dtype {
+        DType::Bool => bytes.iter().filter(|&&b| b != 0).count(),
+        dtype => {
+            let numbers = decode(dtype, bytes)?;
+            numbers.into_iter().filter(|&n| n != 0.0).count()
+        }
+    };
+    Some(vec![count(x.rank()), count(found)])
+}
