@@ -156,10 +156,10 @@ pub fn merge_more(seed: u64, graph: &mut Graph) {
             .collect();
         let before = merged.last().copied();
         let same = |v: &ValueId| graph.values[*v].shape == graph.values[source].shape;
-        all.extend(before.filter(same).filter(|_| seed % 3 == 0));
+        all.extend(before.filter(same).filter(|_| seed.is_multiple_of(3)));
         let merge = add(
             graph,
-            ["Merge", "StreamMerge"][usize::from(seed % 2 == 0)],
+            ["Merge", "StreamMerge"][usize::from(seed.is_multiple_of(2))],
             &all,
         );
         merged.push(merge);

@@ -28,7 +28,7 @@ fn flat(seed: u64) -> Graph {
     for node in graph.nodes.values_mut() {
         node.stream = node.stream.map(|_| StreamId::from_u32(rng.u32(..streams)));
     }
-    if seed % 4 == 0 {
+    if seed.is_multiple_of(4) {
         merge_more(seed, &mut graph);
     }
     identity::canonical(&graph)

@@ -86,11 +86,9 @@ pub fn settle(
 /// The first node of the root graph with an output of unknown size, whose inputs are all known.
 fn first_unknown(graph: &Graph) -> Option<NodeId> {
     let unknown = |v: &ValueId| graph.bytes(*v).is_none();
-    let nodes = graph.subgraphs[graph.root].nodes.iter().copied();
-    let found = nodes
-        .into_iter()
-        .find(|&n| graph.nodes[n].outputs.iter().flatten().any(|v| unknown(v)));
-    found.filter(|&n| !graph.nodes[n].inputs.iter().flatten().any(|v| unknown(v)))
+    let mut nodes = graph.subgraphs[graph.root].nodes.iter().copied();
+    let found = nodes.find(|&n| graph.nodes[n].outputs.iter().flatten().any(unknown));
+    found.filter(|&n| !graph.nodes[n].inputs.iter().flatten().any(unknown))
 }
 
 /// Makes known what decides the sizes of a node's outputs; gives where they come from.

@@ -12,8 +12,11 @@ use tenure_graph::plan_file::PlanFile;
 use tenure_graph::shapes::{Bindings, infer};
 use tenure_runtime::{Kernels, Layout, Program};
 
+/// An output: its name and its bytes.
+type Output = (String, Vec<u8>);
+
 /// Outputs of the model by name, for inputs that are all zeros.
-fn run(model: &Path, plan: &Path) -> Result<Vec<(String, Vec<u8>)>, Box<dyn Error>> {
+fn run(model: &Path, plan: &Path) -> Result<Vec<Output>, Box<dyn Error>> {
     // The graph that was planned: shapes, and what was added to the model's own.
     let graph = ModelFile::open(model)?.graph()?;
     let table = OpTable::builtin(graph.dialect);
