@@ -6,7 +6,7 @@
 //! that is printed and read again has the same ids.
 
 use cranelift_entity::{EntityRef, PrimaryMap};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use thin_vec::ThinVec;
@@ -251,9 +251,12 @@ pub fn link(mut model: ModelDef) -> Result<Graph, LinkError> {
         });
     }
     let mut links = inputs.into_iter().zip(controls);
+    let mut words = Words::default();
     for (id, &g) in order.iter().enumerate() {
         let subgraph = SubgraphId::new(id);
-        for def in std::mem::take(&mut model.graphs[g].nodes) {
+        for mut def in std::mem::take(&mut model.graphs[g].nodes) {
+            words.share(&mut def.op);
+            words.share(&mut def.domain);
             let Some((inputs, control)) = links.next() else {
                 break;
             };
@@ -288,6 +291,19 @@ pub fn link(mut model: ModelDef) -> Result<Graph, LinkError> {
 }
 
 /// Appends a node and its outputs.
+/// Each name of an operator or a domain once: all who look at nodes read it in one place.
+#[derive(Default)]
+struct Words(FxHashSet<Arc<str>>);
+
+impl Words {
+    fn share(&mut self, word: &mut Arc<str>) {
+        match self.0.get(word) {
+            Some(known) => word.clone_from(known),
+            None => drop(self.0.insert(Arc::clone(word))),
+        }
+    }
+}
+
 fn add_node(
     graph: &mut Graph,
     subgraph: SubgraphId,

@@ -200,7 +200,6 @@ fn of_graph(graph: Graph, args: &PlanArgs, ui: &Ui, read_ms: f64) -> Result<Outc
     let planned = search::watched(ui, |watch| assign(found, &options, &config, watch));
     let planned = planned.map_err(bad)?;
     let solve = since(start);
-    let start = Instant::now();
     let plan = planned.plan;
     let streams = match alone {
         Some(alone) => {
@@ -221,6 +220,7 @@ fn of_graph(graph: Graph, args: &PlanArgs, ui: &Ui, read_ms: f64) -> Result<Outc
     let costs = costs.transpose().map_err(bad)?;
     let summary = Summary::new(&graph, &plan, planned.in_place);
     let model = own.as_ref().unwrap_or(&graph);
+    let start = Instant::now();
     let checked = check(model, &loaded.table, &plan).map_err(|violations| {
         let list: Vec<String> = violations
             .iter()
