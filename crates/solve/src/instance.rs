@@ -450,6 +450,11 @@ impl Instance {
         Instance::build(part.collect(), self.rules.among(&chosen), first_reserved)
     }
 
+    /// Gives a buffer its offset, which clashes with no other's.
+    pub(crate) fn fix(&mut self, buffer: usize, offset: u64) {
+        self.buffers[buffer].offset = Some(offset);
+    }
+
     /// All pieces; those of one buffer are neighbours and in the order of time.
     pub(crate) fn all_pieces(&self) -> &[Piece] {
         &self.pieces

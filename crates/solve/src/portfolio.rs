@@ -22,7 +22,7 @@ use crate::conflict;
 use crate::dive::{Dive, Target};
 use crate::exact::{self, MAX_MEMBERS, WAYS, Way};
 use crate::heuristics::order::{self, Order};
-use crate::heuristics::{core, greedy, peers, sweep};
+use crate::heuristics::{core, greedy, peers, repair, sweep};
 use crate::instance::Instance;
 use crate::memory;
 use crate::runner::in_order;
@@ -36,6 +36,12 @@ const DIVES_PER_ROUND: usize = 8;
 
 /// Steps that an exact search may take in the first round; each round allows twice as many.
 const EXACT_STEPS: u64 = 1_250_000;
+
+/// Single passes before the best placement is repaired.
+const PASSES_BEFORE_REPAIR: usize = 3;
+
+/// Instances of more buffers are repaired before all passes but the first.
+const REPAIRED_FIRST: usize = 200_000;
 
 /// The rungs of the ladder lie one over these parts of the way from the best height down to the
 /// bound; the deepest is tried first.
@@ -131,7 +137,7 @@ pub fn solve_watched(
     search.report();
     match config.strategy {
         Strategy::Auto => {
-            search.single_passes();
+            search.all_passes();
             search.improve(true, true);
         }
         Strategy::Sweep => {}
@@ -266,7 +272,35 @@ impl Search<'_> {
         }
     }
 
-    fn single_passes(&mut self) {
+    /// The single passes, with a repair where it pays: behind the first few, or before all of them
+    /// where each would take longer.
+    fn all_passes(&mut self) {
+        let first = match self.ground.instance.len() > REPAIRED_FIRST {
+            true => 0,
+            false => PASSES_BEFORE_REPAIR,
+        };
+        self.single_passes(Strategy::single_passes().take(first));
+        self.repair();
+        self.single_passes(Strategy::single_passes().skip(first));
+    }
+
+    /// Lowers the best placement where it is too high.
+    fn repair(&mut self) {
+        let instance = self.ground.instance;
+        // On small instances the exact search does all of this, and more.
+        let pays = instance.rules().is_empty() && instance.len() > MAX_MEMBERS;
+        if self.done() || !self.config.techniques.repair || !pays {
+            return;
+        }
+        let mut budget = Budget::new(self.steps_left, self.ground.stop);
+        let mut offsets = self.best.offsets.clone();
+        let aim = self.enough();
+        let _cut = repair::lower(instance, &mut offsets, aim, &mut budget);
+        self.steps_left = self.steps_left.saturating_sub(budget.used());
+        self.offer(offsets, self.best.strategy);
+    }
+
+    fn single_passes(&mut self, strategies: impl Iterator<Item = Strategy>) {
         let core_first = self.config.techniques.core_first;
         // On small instances the exact search finds all that these two would, and more.
         let small = self.ground.instance.len() <= MAX_MEMBERS;
@@ -275,7 +309,7 @@ impl Search<'_> {
             Strategy::Greedy(..) => !small,
             _ => true,
         };
-        let strategies: Vec<Strategy> = Strategy::single_passes().filter(wanted).collect();
+        let strategies: Vec<Strategy> = strategies.filter(wanted).collect();
         let (ground, beat) = (self.ground, self.best.height);
         let task =
             |index: usize, budget: &mut Budget<'_>| ground.run(strategies[index], beat, budget);

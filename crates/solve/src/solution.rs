@@ -32,11 +32,14 @@ pub struct Techniques {
     /// Aim at heights between the bound and the best, and not only at the bound: where the bound
     /// cannot be reached, aiming at it leads nowhere.
     pub ladder: bool,
+    /// Take out what is around a place that is too high and place it again between all else: large
+    /// placements are too high at few moments.
+    pub repair: bool,
 }
 
 impl Techniques {
     /// The names and current values, in the order of the fields.
-    pub fn named(&mut self) -> [(&'static str, &mut bool); 8] {
+    pub fn named(&mut self) -> [(&'static str, &mut bool); 9] {
         [
             ("core-first", &mut self.core_first),
             ("put-off", &mut self.put_off),
@@ -46,6 +49,7 @@ impl Techniques {
             ("split", &mut self.split),
             ("restarts", &mut self.restarts),
             ("ladder", &mut self.ladder),
+            ("repair", &mut self.repair),
         ]
     }
 }
@@ -62,6 +66,7 @@ impl Default for Techniques {
             split: true,
             restarts: true,
             ladder: true,
+            repair: true,
         }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod greedy;
 pub(crate) mod index;
 pub(crate) mod order;
 pub(crate) mod peers;
+pub(crate) mod repair;
 pub(crate) mod sweep;
 
 /// Which of the free places a buffer takes.
