@@ -15,7 +15,7 @@ use crate::passes::{
     collective_writes, concat_no_task, contiguous_inputs, fixed_addresses, identity,
     in_place_support, subgraph, tensor_moves, user_addresses, zeroing,
 };
-use crate::{Guarded, in_place, layout, read_write, state, values};
+use crate::{Guarded, in_place, layout, needless, read_write, state, values};
 
 /// One stage.
 type Stage = fn(&Graph, &OpTable, &Options) -> Result<Guarded, GuardError>;
@@ -135,7 +135,7 @@ pub fn stages() -> impl Iterator<Item = &'static str> {
     STAGES.iter().map(|&(name, _)| name)
 }
 
-/// Runs all stages.
+/// Runs all stages, and takes out the copies that with all the others nobody needs.
 ///
 /// # Errors
 /// Those of the stages; the graph is then as it was.
@@ -144,5 +144,8 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
         exact: true,
         ..options.clone()
     };
-    stages_of(STAGES, graph, table, &options)
+    let done = stages_of(STAGES, graph, table, &options)?;
+    needless::take_out(graph, done, table, |graph| {
+        stages_of(STAGES, graph, table, &options)
+    })
 }

@@ -9,6 +9,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tenure_graph::control::result_index;
 use tenure_graph::effects::{OpClass, OpTable, Trait};
+use tenure_graph::patch::Slot;
 use tenure_graph::{Graph, NodeId, SubgraphId, ValueId};
 
 use crate::Guarded;
@@ -19,18 +20,51 @@ use crate::work::Work;
 
 const STAGE: &str = "control-flow";
 
-/// Frees the given subgraphs, and everything below them, of what their control flow lets meet.
+/// Frees the subgraphs that `tops` names, and everything below them, of what their control flow lets
+/// meet.
+///
+/// The innermost come first: what a copy has parted inside needs none around it.
 ///
 /// # Errors
 /// Where the graph contradicts itself.
-pub fn isolate(graph: &Graph, table: &OpTable, tops: &[SubgraphId]) -> Result<Guarded, GuardError> {
+pub fn isolate(
+    graph: &Graph,
+    table: &OpTable,
+    tops: fn(&Graph) -> Vec<SubgraphId>,
+) -> Result<Guarded, GuardError> {
+    let mut done = Guarded::default();
+    let deepest = graph.subgraphs.keys().map(|s| graph.depth(s)).max();
+    let mut levels = (0..=deepest.unwrap_or(0)).rev().peekable();
+    while levels.peek().is_some() {
+        let now = done.graph(graph);
+        let next = down_to_a_copy(now, table, &tops(now), &mut levels)?;
+        done.then(next);
+    }
+    Ok(done)
+}
+
+/// Looks at the nodes of one level after the other, up to one where copies were made.
+fn down_to_a_copy(
+    graph: &Graph,
+    table: &OpTable,
+    tops: &[SubgraphId],
+    levels: &mut impl Iterator<Item = usize>,
+) -> Result<Guarded, GuardError> {
     let mut pass = Pass {
         graph,
         work: Work::new(graph, table),
         findings: Vec::new(),
     };
+    let mut by_level: Vec<Vec<(NodeId, SubgraphId)>> = Vec::new();
     for &top in tops {
         for node in in_order(graph, top) {
+            let level = graph.depth(graph.nodes[node].subgraph);
+            by_level.resize(by_level.len().max(level + 1), Vec::new());
+            by_level[level].push((node, top));
+        }
+    }
+    for level in levels {
+        for &(node, top) in by_level.get(level).map_or(&[][..], Vec::as_slice) {
             match table.class(graph, node) {
                 OpClass::Branch => {
                     for body in &graph.nodes[node].bodies {
@@ -46,6 +80,9 @@ pub fn isolate(graph: &Graph, table: &OpTable, tops: &[SubgraphId]) -> Result<Gu
                 _ if table.traits(graph, node).has(Trait::Merges) => pass.merge(node, top)?,
                 _ => {}
             }
+        }
+        if !pass.findings.is_empty() {
+            break;
         }
     }
     pass.work
@@ -196,20 +233,15 @@ impl Pass<'_> {
             .collect();
         let mut seen: FxHashSet<usize> = FxHashSet::default();
         let mut copied: Vec<&NewState> = Vec::new();
-        let mut moved: Vec<&NewState> = Vec::new();
         for state in new.iter().filter(|n| !kept.contains(&n.state)) {
-            let from = state_of.get(&state.class);
-            let harm = if let Some(from) = from {
-                if !kept.contains(from) {
-                    moved.push(state);
-                }
+            let harm = if state_of.contains_key(&state.class) {
                 "another state's memory would become this state's"
             } else if self.has_source(&classes, state.class, body) {
                 "a constant or variable would be the state's memory"
-            } else if !seen.insert(state.class) {
-                "one memory would be two states"
             } else if self.is_read_too_late(&classes, body, old.get(&state.state), state.class) {
                 "the new state is written while the old one is still read"
+            } else if !seen.insert(state.class) {
+                "one memory would be two states"
             } else {
                 continue;
             };
@@ -220,30 +252,30 @@ impl Pass<'_> {
         if copied.is_empty() {
             return Ok(());
         }
+        let (copied, taken_out) = in_turn(&copied, &old);
         let name = &graph.subgraphs[body].name;
         let inputs: Vec<u32> = copied.iter().map(|n| n.input).collect();
         let reason = "new states are written when the old ones are read";
         let copy_name = format!("{name}_output_MemLayoutConflict");
         let copy = self.work.copy_before(output, &inputs, &copy_name, reason)?;
         self.done_by(copied.len(), copy);
-        let copied_states: Vec<u32> = copied.iter().map(|n| n.state).collect();
-        for class in copied_states.iter().filter_map(|s| old.get(s)) {
+        for class in copied.iter().filter_map(|n| old.get(&n.state)) {
             for reader in self.readers(&classes, *class, body) {
                 if reader != output {
                     self.work.order(reader, copy, "it reads the old state")?;
                 }
             }
         }
-        if !moved.is_empty() {
-            let place = |n: &NewState| inputs.iter().position(|&i| i == n.input);
+        if !taken_out.is_empty() {
+            let mut places: FxHashMap<ValueId, usize> = FxHashMap::default();
             let mut outputs: Vec<(ValueId, Vec<(NodeId, u32)>)> = Vec::new();
-            for state in &moved {
-                let Some(Ok(slot)) = place(state).map(u32::try_from) else {
-                    continue;
-                };
-                match outputs.iter_mut().find(|(value, _)| *value == state.value) {
-                    Some((_, readers)) => readers.push((copy, slot)),
-                    None => outputs.push((state.value, vec![(copy, slot)])),
+            for (slot, state) in (0u32..).zip(&copied) {
+                if taken_out.contains(&state.input) {
+                    let place = *places.entry(state.value).or_insert(outputs.len());
+                    if place == outputs.len() {
+                        outputs.push((state.value, Vec::new()));
+                    }
+                    outputs[place].1.push((copy, slot));
                 }
             }
             let name = format!("{name}_input_MemLayoutConflict");
@@ -294,7 +326,23 @@ impl Pass<'_> {
         };
         let first = readers.iter().map(|&n| self.work.position(n)).min();
         let before = self.work.ancestors(writer, first.unwrap_or(0));
-        readers.iter().any(|reader| !before.contains(reader))
+        readers.iter().any(|&reader| {
+            let in_turn = reader == writer && self.copies_in_turn(writer, classes, old, new);
+            !before.contains(&reader) && !in_turn
+        })
+    }
+
+    /// Whether a node copies one value after the other, and reads all of one class before it writes
+    /// the other.
+    fn copies_in_turn(&self, node: NodeId, classes: &Classes, old: usize, new: usize) -> bool {
+        let of = |class: usize, is_output: bool| {
+            let members = classes.lists[class].iter().map(|&m| classes.anchors[m]);
+            let slots = members.filter(move |m| m.node == node && m.is_output() == is_output);
+            slots.map(|m| match m.slot {
+                Slot::In(i) | Slot::Out(i) => i,
+            })
+        };
+        self.work.is_copy(node) && of(old, false).max() < of(new, true).min()
     }
 
     /// Copies inputs of a merge that come from a constant, a variable or the caller's input:
@@ -352,9 +400,81 @@ impl Pass<'_> {
     }
 }
 
+/// The copies of new states in an order in which each old state is read before it is written, when
+/// they are made one after the other; and which of them have to read old states that were taken out
+/// before, by their inputs: where states change places in a circle, one is.
+fn in_turn<'a>(
+    copied: &[&'a NewState],
+    old: &FxHashMap<u32, usize>,
+) -> (Vec<&'a NewState>, FxHashSet<u32>) {
+    let written = |n: &NewState| old.get(&n.state).copied();
+    let mut readers: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+    let mut writer: FxHashMap<usize, usize> = FxHashMap::default();
+    for (k, state) in copied.iter().enumerate() {
+        readers.entry(state.class).or_default().push(k);
+        if let Some(class) = written(state) {
+            writer.insert(class, k);
+        }
+    }
+    let count = |class| readers.get(&class).map_or(0, Vec::len);
+    // How many have still to read what each writes.
+    let mut left: Vec<usize> = (copied.iter())
+        .map(|n| written(n).map_or(0, count))
+        .collect();
+    let mut ready: Vec<usize> = (0..copied.len()).rev().filter(|&k| left[k] == 0).collect();
+    let mut done = vec![false; copied.len()];
+    let mut has_read = vec![false; copied.len()];
+    let mut order = Vec::with_capacity(copied.len());
+    let mut taken_out = FxHashSet::default();
+    let mut next = 0;
+    loop {
+        while let Some(k) = ready.pop() {
+            done[k] = true;
+            order.push(copied[k]);
+            if !std::mem::replace(&mut has_read[k], true)
+                && let Some(&w) = writer.get(&copied[k].class)
+            {
+                left[w] -= 1;
+                if left[w] == 0 {
+                    ready.push(w);
+                }
+            }
+        }
+        while done.get(next) == Some(&true) {
+            next += 1;
+        }
+        if next == copied.len() {
+            return (order, taken_out);
+        }
+        // All that are left wait for others: back over these to one that is met twice.
+        let waits_for = |k: usize| {
+            let all = written(copied[k]).and_then(|class| readers.get(&class));
+            let mut all = all.into_iter().flatten().copied();
+            all.find(|&r| !has_read[r]).unwrap_or(k)
+        };
+        let mut met: FxHashSet<usize> = FxHashSet::default();
+        let mut k = next;
+        while met.insert(k) {
+            k = waits_for(k);
+        }
+        let class = written(copied[k]);
+        for &r in class
+            .and_then(|class| readers.get(&class))
+            .into_iter()
+            .flatten()
+        {
+            if !std::mem::replace(&mut has_read[r], true) {
+                taken_out.insert(copied[r].input);
+            }
+        }
+        left[k] = 0;
+        ready.push(k);
+    }
+}
+
 /// The value inside a partition that becomes its output.
 fn inner_result(graph: &Graph, made: Anchor) -> Option<ValueId> {
-    let tenure_graph::patch::Slot::Out(o) = made.slot else {
+    let Slot::Out(o) = made.slot else {
         return None;
     };
     let body = graph.nodes[made.node].bodies.first()?;

@@ -236,7 +236,8 @@ impl<'a> Pass<'a> {
             };
             let mut given = self.output_type(value);
             let leaves_as_it_is = match given {
-                OutputType::Writeable => self.may_leave(owner, index),
+                // Who writes in place is the last who uses that memory, once values are parted.
+                OutputType::Writeable => self.options.exact || self.may_leave(owner, index),
                 OutputType::Constant => !self.is_written(owner, index),
                 OutputType::Shared | OutputType::Sole => true,
             };

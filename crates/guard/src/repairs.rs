@@ -49,12 +49,18 @@ impl fmt::Display for Repair<'_> {
 pub fn repairs(guarded: &Guarded) -> Vec<Repair<'_>> {
     let answered = guarded.findings.iter().filter(|f| !f.repair.is_empty());
     let copies: FxHashSet<&str> = answered.clone().filter_map(|f| f.by.as_deref()).collect();
+    let all_of = |change| {
+        let edits = guarded.edits.iter().map(|e| &e.line);
+        let edits = edits.filter(move |line| line.change == change);
+        edits.map(|line| &*line.node).collect::<FxHashSet<&str>>()
+    };
+    let (added, taken_out) = (all_of(Change::Added), all_of(Change::TakenOut));
     let alone = guarded.edits.iter().filter(|e| match e.line.change {
         Change::Redirected => false,
-        Change::Added => !copies.contains(&*e.line.node),
-        Change::TakenOut | Change::Ordered | Change::Released | Change::Marked | Change::Merged => {
-            true
-        }
+        // What was put in and taken out again was no repair.
+        Change::Added => !copies.contains(&*e.line.node) && !taken_out.contains(&*e.line.node),
+        Change::TakenOut => !added.contains(&*e.line.node),
+        Change::Ordered | Change::Released | Change::Marked | Change::Merged => true,
     });
     answered
         .map(Repair::Found)

@@ -7,7 +7,8 @@
 //! readers see what was last written before them, so nothing is done about it here.
 //!
 //! Nodes with subgraphs count as what happens inside them; what a subgraph is given is looked at
-//! again among the nodes inside.
+//! again among the nodes inside. The innermost come first: who works on a copy inside does not write
+//! what the subgraph was given, so that no copy is needed outside.
 
 use rustc_hash::FxHashSet;
 use tenure_graph::control::result_index;
@@ -28,17 +29,47 @@ use crate::storage::{in_order, is_condition, outer_input, reference};
 /// # Errors
 /// When an edit does not fit.
 pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
+    let mut done = Guarded::default();
+    let deepest = graph.subgraphs.keys().map(|s| graph.depth(s)).max();
+    let mut levels = (0..=deepest.unwrap_or(0)).rev().peekable();
+    while levels.peek().is_some() {
+        let next = down_to_a_copy(done.graph(graph), table, options, &mut levels)?;
+        done.then(next);
+    }
+    Ok(done)
+}
+
+/// Looks at the subgraphs of one level after the other, up to one where copies were made: what
+/// nodes around it do to their inputs is another matter then.
+fn down_to_a_copy(
+    graph: &Graph,
+    table: &OpTable,
+    options: &Options,
+    levels: &mut impl Iterator<Item = usize>,
+) -> Result<Guarded, GuardError> {
     let types = Types::of(graph, table, options)?;
     let mut pass = Pass::new(graph, table, Kind::ReadWrite, "values");
+    let mut by_level: Vec<Vec<NodeId>> = Vec::new();
     for node in in_order(graph, graph.root) {
-        for (o, value) in (0u32..).zip(&graph.nodes[node].outputs) {
-            // A version begins where its memory is written, or handed into a subgraph.
-            let is_view = pass.source(&types, node, o).is_some() || pass.is_twin(&types, node, o);
-            if let Some(value) = *value
-                && !is_view
-            {
-                pass.version(&types, value, options)?;
+        let level = graph.depth(graph.nodes[node].subgraph);
+        by_level.resize(by_level.len().max(level + 1), Vec::new());
+        by_level[level].push(node);
+    }
+    for level in levels {
+        for &node in by_level.get(level).map_or(&[][..], Vec::as_slice) {
+            for (o, value) in (0u32..).zip(&graph.nodes[node].outputs) {
+                // A version begins where its memory is written, or handed into a subgraph.
+                let is_view =
+                    pass.source(&types, node, o).is_some() || pass.is_twin(&types, node, o);
+                if let Some(value) = *value
+                    && !is_view
+                {
+                    pass.version(&types, value, options)?;
+                }
             }
+        }
+        if pass.has_found() {
+            break;
         }
     }
     pass.done()

@@ -39,7 +39,7 @@ pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guar
         // What is parted inside shows what must be parted around it.
         loop {
             let now = done.graph(graph);
-            let flow = control_flow::isolate(now, table, &analysed(now))?;
+            let flow = control_flow::isolate(now, table, analysed)?;
             let changed = flow.graph.is_some();
             done.then(flow);
             if !changed {

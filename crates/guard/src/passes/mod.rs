@@ -53,6 +53,11 @@ impl<'a> Pass<'a> {
         self.work.guarded(self.kind, self.stage, self.findings)
     }
 
+    /// Whether anything was found so far that had to be repaired.
+    pub(crate) fn has_found(&self) -> bool {
+        !self.findings.is_empty()
+    }
+
     fn note(&mut self, at: Anchor, rule: &'static str, harm: &str, repair: &str) {
         let graph = self.work.graph();
         let finding = Finding {
