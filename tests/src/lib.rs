@@ -7,6 +7,7 @@ pub mod expect;
 pub mod faults;
 pub mod generate;
 mod kinds;
+pub mod needless;
 pub mod packings;
 pub mod programs;
 pub mod readers;

@@ -4,7 +4,8 @@
 //! is current. `cargo xtask examples [--check]` does the same for the example models.
 //! `cargo xtask bench-solve` measures the solver. `cargo xtask scripts` runs random scripts for the
 //! allocator. `cargo xtask onnx-cases` runs the backend tests of ONNX. `cargo xtask faults` makes nodes
-//! of models write where they must not, and looks for them.
+//! of models write where they must not, and looks for them. `cargo xtask graphs` looks for needless
+//! copies in random programs.
 
 #![allow(
     clippy::print_stdout,
@@ -16,12 +17,13 @@ mod bench_solve;
 mod codegen;
 mod examples;
 mod faults;
+mod graphs;
 mod scripts;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask (codegen | examples) [--check]\n       cargo xtask bench-solve --help\n       cargo xtask scripts [COUNT] [FIRST_SEED]\n       cargo xtask onnx-cases [--every N] [--list FILE] [NAME…]\n       cargo xtask faults [--count N] [--seed N] [--keep-going] [MODEL [--dim NAME=N]…]…";
+const USAGE: &str = "usage: cargo xtask (codegen | examples) [--check]\n       cargo xtask bench-solve --help\n       cargo xtask scripts [COUNT] [FIRST_SEED]\n       cargo xtask graphs [COUNT] [FIRST_SEED]\n       cargo xtask onnx-cases [--every N] [--list FILE] [NAME…]\n       cargo xtask faults [--count N] [--seed N] [--keep-going] [MODEL [--dim NAME=N]…]…";
 
 /// What to do with files that are made.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         }
         ["bench-solve", ref options @ ..] => bench_solve::main(&root(), options),
         ["scripts", ref options @ ..] => scripts::main(options),
+        ["graphs", ref options @ ..] => graphs::main(options),
         ["faults", ref options @ ..] => faults::main(&root(), options),
         ["onnx-cases", ref options @ ..] => onnx_cases(options),
         _ => Err(USAGE.to_owned()),

@@ -6,20 +6,19 @@
 //! moment stays.
 
 use rustc_hash::FxHashSet;
-use tenure_graph::effects::{OpTable, Trait};
-use tenure_graph::patch::{Edit, Patch};
+use tenure_graph::effects::{OpClass, OpTable, Trait};
+use tenure_graph::patch::{Edit, Patch, Slot};
 use tenure_graph::{Graph, NodeId};
 
+use crate::Guarded;
 use crate::error::GuardError;
 use crate::finding::{Edited, Finding, Kind};
-use crate::state::Writers;
-use crate::work::Work;
-use crate::{Guarded, storage};
+use crate::storage::{Anchor, Classes, in_order, reference};
 
 const STAGE: &str = "needless";
 
 /// Nodes that are looked at in all attempts together: in large programs copies are not tried.
-const NODES_OF_ATTEMPTS: usize = 1 << 16;
+const NODES_OF_ATTEMPTS: usize = 1 << 14;
 
 /// Takes out the copies of a guarded program that the guard can do without.
 ///
@@ -38,7 +37,7 @@ pub(crate) fn take_out(
     let mut left = NODES_OF_ATTEMPTS;
     let mut has_gained = true;
     while std::mem::take(&mut has_gained) {
-        for label in candidates(&graph, table, &labels) {
+        for label in candidates(&graph, table, &labels)? {
             let Some(rest) = left.checked_sub(graph.nodes.len()) else {
                 break;
             };
@@ -77,17 +76,47 @@ pub(crate) fn take_out(
 
 /// The labels of the copies of one value that were put into a program, in order of execution: one
 /// in front of a node comes before those inside it, which cost more where they run often.
-fn candidates(graph: &Graph, table: &OpTable, given: &FxHashSet<String>) -> Vec<String> {
-    let work = Work::new(graph, table);
-    let writers = Writers::of(&work);
+fn candidates(
+    graph: &Graph,
+    table: &OpTable,
+    given: &FxHashSet<String>,
+) -> Result<Vec<String>, GuardError> {
+    let classes = Classes::build(graph, table, graph.root)?;
     let is_one = |&n: &NodeId| {
         let is_copy = table.traits(graph, n).has(Trait::Copies);
-        is_copy && graph.nodes[n].inputs.len() == 1 && !writers.is_moment(&work, n)
+        is_copy && graph.nodes[n].inputs.len() == 1 && !is_moment(graph, table, &classes, n)
     };
-    let nodes = storage::in_order(graph, graph.root);
+    let nodes = in_order(graph, graph.root);
     let copies = nodes.into_iter().filter(is_one);
     let labels = copies.map(|n| graph.node_label(n));
-    labels.filter(|label| !given.contains(label)).collect()
+    Ok(labels.filter(|label| !given.contains(label)).collect())
+}
+
+/// Whether a copy parts a variable from other memory, and one of the two is written.
+fn is_moment(graph: &Graph, table: &OpTable, classes: &Classes, copy: NodeId) -> bool {
+    let members = |class: usize| classes.lists[class].iter().map(|&m| classes.anchors[m]);
+    let class_of = |m: Anchor| table.class(graph, m.node);
+    let is_written = |m: Anchor| {
+        let effects = table.effects(graph, m.node);
+        match m.slot {
+            Slot::In(i) => effects.spoils.contains(&i),
+            // Memory with a second origin is written by it, as the state of a loop is.
+            Slot::Out(o) => {
+                effects.refs.iter().any(|alias| alias.output == o)
+                    || m.node != copy
+                        && !matches!(class_of(m), OpClass::Variable | OpClass::Input)
+                        && reference(graph, table, m.node, o).is_none()
+            }
+        }
+    };
+    let from = classes.class_of(Anchor::input(copy, 0));
+    let to = classes.class_of(Anchor::output(copy, 0));
+    let (Some(from), Some(to)) = (from, to) else {
+        return true;
+    };
+    let mut source = members(from);
+    source.any(|m| m.is_output() && class_of(m) == OpClass::Variable)
+        && members(from).chain(members(to)).any(is_written)
 }
 
 /// The bytes that copies move, each node once, and how many tensors they copy.

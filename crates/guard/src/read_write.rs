@@ -575,14 +575,17 @@ impl<'a> Pass<'a> {
     /// Whether all others have certainly read a value, under whatever name, when a node starts.
     fn comes_last(&self, node: NodeId, users: &[(NodeId, u32)]) -> bool {
         let graph = self.work.graph();
-        users.iter().filter(|&&(n, _)| n == node).count() == 1
-            && users.iter().filter(|&&(n, _)| n != node).all(|&(n, i)| {
-                let mut outputs = (0u32..).zip(&graph.nodes[n].outputs);
-                let hands_on = outputs.any(|(o, v)| {
-                    v.is_some() && reference(graph, self.work.table, n, o) == Some(i)
-                });
-                !hands_on && self.work.is_before(n, node)
-            })
+        let others = || users.iter().filter(|&&(n, _)| n != node);
+        let hands_on = |&&(n, i): &&(NodeId, u32)| {
+            let mut outputs = (0u32..).zip(&graph.nodes[n].outputs);
+            outputs.any(|(o, v)| v.is_some() && reference(graph, self.work.table, n, o) == Some(i))
+        };
+        if others().count() + 1 != users.len() || others().any(|user| hands_on(&user)) {
+            return false;
+        }
+        let first = others().map(|&(n, _)| self.work.position(n)).min();
+        let before = self.work.ancestors(node, first.unwrap_or(0));
+        others().all(|(n, _)| before.contains(n))
     }
 
     /// Whether the last reader may have the memory itself: all readers are one node that writes for

@@ -59,6 +59,8 @@ pub struct Work<'a> {
     /// How many edits were made.
     version: Cell<u64>,
     producers: RefCell<FxHashMap<NodeId, Dated>>,
+    /// Whether two groups fit in one row, and the version that this was found in.
+    fitting: RefCell<FxHashMap<(NodeId, NodeId), (u64, bool)>>,
     /// What nodes with many slots do to memory, and the version that this was found in.
     effects: RefCell<FxHashMap<NodeId, (u64, Rc<Effects>)>>,
 }
@@ -90,6 +92,7 @@ impl<'a> Work<'a> {
             removed: FxHashSet::default(),
             version: Cell::new(0),
             producers: RefCell::default(),
+            fitting: RefCell::default(),
             effects: RefCell::default(),
         }
     }
@@ -155,10 +158,9 @@ impl<'a> Work<'a> {
     pub fn edit(&mut self, edit: &Edit, reason: &str) -> Result<(), GuardError> {
         self.version.set(self.version.get() + 1);
         match edit {
-            // The list of who waits for a node may be long, that of what a node waits for is not.
             Edit::AddControl { before, after }
                 if self.graph().nodes.is_valid(*after)
-                    && !self.graph().nodes[*after].control.contains(before) =>
+                    && !self.editor.waits_for(*after, *before) =>
             {
                 self.waiting[*before].push(*after);
             }
@@ -174,8 +176,7 @@ impl<'a> Work<'a> {
     /// # Errors
     /// When there are no such nodes.
     pub fn order(&mut self, before: NodeId, after: NodeId, reason: &str) -> Result<(), GuardError> {
-        let waits = |n: &tenure_graph::Node| n.control.contains(&before);
-        if self.graph().nodes.get(after).is_some_and(waits) {
+        if self.editor.waits_for(after, before) {
             return Ok(());
         }
         self.edit(&Edit::AddControl { before, after }, reason)?;
@@ -601,6 +602,28 @@ impl<'a> Work<'a> {
         let entry = (version, Rc::clone(&list));
         self.producers.borrow_mut().insert(node, entry);
         list
+    }
+
+    /// Whether the outputs of one node and the inputs of another fit in one row, by `fits`, which
+    /// is asked once as long as nothing is edited: each of their tensors leads to this question.
+    #[must_use]
+    pub fn fit_in_one_row(
+        &self,
+        (outputs, inputs): (NodeId, NodeId),
+        fits: impl FnOnce(&[Anchor], &[Anchor]) -> bool,
+    ) -> bool {
+        let version = self.version();
+        if let Some(&(found, fit)) = self.fitting.borrow().get(&(outputs, inputs))
+            && found == version
+        {
+            return fit;
+        }
+        let made = (0u32..).zip(&self.graph().nodes[outputs].outputs);
+        let made: Vec<Anchor> = made.map(|(o, _)| Anchor::output(outputs, o)).collect();
+        let fit = fits(&made, &self.real_producers(inputs));
+        let pair = (outputs, inputs);
+        self.fitting.borrow_mut().insert(pair, (version, fit));
+        fit
     }
 
     /// The direct producers of a node's inputs that are there, in order.

@@ -36,7 +36,12 @@ pub struct Editor<'a> {
     names: Option<FxHashSet<(SubgraphId, String)>>,
     /// Whether an edit was made after which the order of the lists may be none of execution.
     unsorted: bool,
+    /// What nodes that wait for many wait for.
+    long_waits: FxHashMap<NodeId, FxHashSet<NodeId>>,
 }
+
+/// How many nodes one may wait for until a set is made of them.
+const LONG_WAIT: usize = 64;
 
 impl<'a> Editor<'a> {
     /// Begins to edit a graph.
@@ -52,6 +57,7 @@ impl<'a> Editor<'a> {
             instead: FxHashMap::default(),
             names: None,
             unsorted: false,
+            long_waits: FxHashMap::default(),
         }
     }
 
@@ -65,6 +71,19 @@ impl<'a> Editor<'a> {
     #[must_use]
     pub fn is_untouched(&self) -> bool {
         self.log.lines.is_empty()
+    }
+
+    /// Whether there is a control edge from `before` to `after`.
+    pub fn waits_for(&mut self, after: NodeId, before: NodeId) -> bool {
+        let Some(node) = self.graph.nodes.get(after) else {
+            return false;
+        };
+        if node.control.len() <= LONG_WAIT {
+            return node.control.contains(&before);
+        }
+        let known = self.long_waits.entry(after);
+        let known = known.or_insert_with(|| node.control.iter().copied().collect());
+        known.contains(&before)
     }
 
     /// Makes an edit; gives the node that it added.
@@ -157,9 +176,11 @@ impl<'a> Editor<'a> {
             Edit::AddControl { before, after } => {
                 let (before, after) = (self.has(*before)?, self.has(*after)?);
                 self.unsorted = true;
-                let control = &mut self.graph.to_mut().nodes[after].control;
-                if !control.contains(&before) {
-                    control.push(before);
+                if !self.waits_for(after, before) {
+                    self.graph.to_mut().nodes[after].control.push(before);
+                    if let Some(known) = self.long_waits.get_mut(&after) {
+                        known.insert(before);
+                    }
                 }
             }
             Edit::RemoveControl { before, after } => {
@@ -167,6 +188,7 @@ impl<'a> Editor<'a> {
                 let control = &mut self.graph.to_mut().nodes[after].control;
                 let at = control.iter().position(|n| n == before);
                 control.remove(at.ok_or(Unfit::NoControl)?);
+                self.long_waits.remove(&after);
             }
             Edit::SetAttr { node, attr, value } => {
                 let node = self.has(*node)?;

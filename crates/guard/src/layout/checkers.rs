@@ -327,10 +327,7 @@ impl ClassView<'_> {
 
     /// Whether outputs and inputs of two groups fit in one row.
     fn runs_meet(&self, outputs: NodeId, inputs: NodeId) -> bool {
-        let graph = self.work.graph();
-        let made = (0u32..).zip(&graph.nodes[outputs].outputs);
-        let made: Vec<Anchor> = made.map(|(o, _)| Anchor::output(outputs, o)).collect();
-        ends_meet(&made, &self.work.real_producers(inputs))
+        self.work.fit_in_one_row((outputs, inputs), ends_meet)
     }
 
     /// Whether what reaches an input went through a node, by references all the way.

@@ -4,7 +4,7 @@
 //! when somebody reads it after the collective. A reader that is in no order with the collective
 //! is made to come first: an edge is cheaper than a copy.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tenure_graph::effects::{OpClass, OpTable, Trait};
 use tenure_graph::{Attrs, Graph, NodeId, ValueId};
 
@@ -23,6 +23,7 @@ use crate::storage::in_order;
 /// When an edit does not fit, or an input is left out and that is to be refused.
 pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
     let mut pass = Pass::new(graph, table, Kind::CollectiveWrite, "collective-writes");
+    let mut late = Late::default();
     let nodes = in_order(graph, graph.root);
     for id in nodes
         .into_iter()
@@ -31,20 +32,27 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
         for i in (0u32..).take(graph.nodes[id].inputs.len()) {
             pass.missing_input(id, i, options.refuse_missing_inputs)?;
             if let Some(value) = pass.work.graph().nodes[id].input(i as usize) {
-                pass.isolate(id, i, value, options)?;
+                pass.isolate((id, i), value, options, &mut late)?;
             }
         }
     }
     pass.done()
 }
 
+/// The harm of a value that is read too late.
+const TOO_LATE: &str = "the collective would write what another reads after it";
+
+/// How many users of a value cannot come before any collective that writes it.
+#[derive(Default)]
+struct Late(FxHashMap<ValueId, usize>);
+
 impl Pass<'_> {
     fn isolate(
         &mut self,
-        id: NodeId,
-        i: u32,
+        (id, i): (NodeId, u32),
         value: ValueId,
         options: &Options,
+        late: &mut Late,
     ) -> Result<(), GuardError> {
         let graph = self.work.graph();
         let name = graph.nodes[id].name.clone();
@@ -58,10 +66,18 @@ impl Pass<'_> {
             let assign = format!("{name}_Assign_{i}");
             return self.write_back(id, i, value, &assign, Attrs::new());
         }
-        // The collective may read it a second time: then nothing else need be looked at.
-        let mut again = self.work.users(value).iter().copied();
-        let again = again.any(|u| u.0 == id && u != (id, i) && !self.looks_at_shape(u));
-        if again && options.copies_are_planned {
+        // With several who can only come last nothing else need be looked at.
+        let of_value = late.0.entry(value).or_insert_with(|| {
+            let users = self.work.users(value).iter();
+            let late = users.filter(|&&u| !self.looks_at_shape(u) && self.is_late_for_all(u));
+            late.count()
+        });
+        if *of_value > 1 {
+            if options.copies_are_planned {
+                return Ok(());
+            }
+            *of_value = of_value.saturating_sub(1);
+            self.copy(id, i, &copy, "collective-writes-shared", TOO_LATE)?;
             return Ok(());
         }
         let users = self.work.users(value).to_vec();
@@ -79,8 +95,8 @@ impl Pass<'_> {
             if options.copies_are_planned {
                 return Ok(());
             }
-            let harm = "the collective would write what another reads after it";
-            self.copy(id, i, &copy, "collective-writes-shared", harm)?;
+            *of_value = of_value.saturating_sub(1);
+            self.copy(id, i, &copy, "collective-writes-shared", TOO_LATE)?;
             return Ok(());
         }
         let waits: FxHashSet<NodeId> = self.work.needs(id).collect();
@@ -98,7 +114,13 @@ impl Pass<'_> {
         let graph = self.work.graph();
         reader == collective
             || graph.nodes[reader].subgraph != graph.nodes[collective].subgraph
-            || self.work.table.class(graph, reader) == OpClass::Output
+            || self.is_late_for_all((reader, i))
+    }
+
+    /// Whether a user of a value cannot be put before a collective that writes it.
+    fn is_late_for_all(&self, (reader, i): (NodeId, u32)) -> bool {
+        let graph = self.work.graph();
+        self.work.table.class(graph, reader) == OpClass::Output
             || flag(&graph.nodes[reader].attrs, INPUT_MUTABLE)
             || writes_inside(graph, reader, i)
             || self.work.updates(reader, i)

@@ -42,18 +42,13 @@ impl Pass<'_> {
         let is_source = self.is_source(value);
         let contiguous = is_contiguous(id);
         let peer = stated_kind(&graph.nodes[id], INPUT_KINDS, i) == PEER_MEMORY;
-        let groups = self
-            .work
-            .users(value)
-            .iter()
-            .filter(|&&(n, _)| is_contiguous(n))
-            .count();
+        let in_another = |&&(n, other): &&(NodeId, u32)| (n, other) != (id, i) && is_contiguous(n);
         let (rule, harm) = if contiguous && is_source {
             (
                 "source-in-group",
                 "an input, constant or variable cannot lie next to its neighbours",
             )
-        } else if contiguous && groups > 1 {
+        } else if contiguous && self.work.users(value).iter().any(|user| in_another(&user)) {
             ("two-groups", "one tensor cannot lie in two groups")
         } else if peer && is_source {
             (
