@@ -7,7 +7,7 @@ use tenure_tests::needless::{Tally, look, random};
 
 /// How many random programs are looked at.
 fn graphs() -> u64 {
-    std::env::var("TENURE_GRAPHS").map_or(100, |n| n.parse().expect("a number"))
+    std::env::var("TENURE_GRAPHS").map_or(40, |n| n.parse().expect("a number"))
 }
 
 #[test]
