@@ -1,6 +1,6 @@
 //! Gears: a model of which one part of several runs is checked once for each, without the others.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tenure_graph::effects::{Gears, OpTable};
 use tenure_graph::plan::{Item, Plan, Span, Storage, Wait};
 use tenure_graph::{Graph, NodeId, ValueId};
@@ -29,6 +29,20 @@ pub(crate) fn only(graph: &Graph, plan: &Plan, gears: &Gears, gear: u32) -> (Gra
         }
         node.control.retain(|&n| runs(n));
     }
+    // What the caller gives for other gears alone may be overwritten from the start.
+    let mut read: FxHashSet<ValueId> = FxHashSet::default();
+    for node in part.subgraphs.values().flat_map(|s| &s.nodes) {
+        read.extend(part.nodes[*node].inputs.iter().flatten());
+    }
+    let mut unread: FxHashSet<ValueId> = FxHashSet::default();
+    let inputs = graph.subgraphs[graph.root].inputs.iter().enumerate();
+    for (_, &data) in inputs.filter(|&(k, _)| !plan.options.keeps_input(k)) {
+        for output in &mut part.nodes[data].outputs {
+            unread.extend(output.filter(|v| !read.contains(v)));
+            *output = output.filter(|v| read.contains(v));
+        }
+    }
+    let is_made = |value: ValueId| is_made(value) && !unread.contains(&value);
     // How many of the steps before each run.
     let mut number = Vec::with_capacity(plan.steps.len() + 1);
     let mut next = 0u32;

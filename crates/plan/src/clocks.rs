@@ -6,8 +6,11 @@
 //! node with subgraphs starts before all that is inside, and all that is inside a subgraph has ended
 //! when the next one is entered or the node ends; results are handed over when everything has ended.
 
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tenure_graph::effects::{Gears, OpTable, cleared};
 use tenure_graph::entity::SecondaryMap;
-use tenure_graph::plan::{Phase, Wait};
+use tenure_graph::plan::{Item, Phase, Wait};
 use tenure_graph::{Graph, NodeId, StreamId};
 
 use crate::PlanError;
@@ -16,9 +19,83 @@ use crate::schedule::Schedule;
 /// Numbers that all clocks together may have: beyond that there is no memory for them.
 const MOST_NUMBERS: usize = 1 << 28;
 
-/// The clocks of all steps.
+/// What is certain of the order of all steps. Of several gears one alone runs, and nothing is certain
+/// through a step that does not run; so each has clocks of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Clocks {
+    /// Gear by gear; one for a model without gears.
+    parts: Vec<Part>,
+    /// The gear of each step.
+    gear: Vec<Option<u32>>,
+    waits: Vec<Wait>,
+}
+
+impl Clocks {
+    /// The clocks of a schedule; `None` when all of it is on one stream.
+    ///
+    /// # Errors
+    /// [`PlanError::Streams`] when there are so many streams and steps that clocks cannot be kept.
+    pub(crate) fn new(
+        graph: &Graph,
+        table: &OpTable,
+        schedule: &Schedule,
+    ) -> Result<Option<Self>, PlanError> {
+        let gears = Gears::new(graph);
+        let of = |node| gears.as_ref().and_then(|gears| gears.of(node));
+        let gear: Vec<Option<u32>> = schedule.steps.iter().map(|s| of(s.node)).collect();
+        let count = gears.as_ref().map_or(1, Gears::count);
+        let mut parts = Vec::new();
+        for part in 0..count {
+            let runs = |step: u32| gear[step as usize].is_none_or(|gear| gear == part);
+            let most = MOST_NUMBERS / count as usize;
+            match Part::new(graph, table, schedule, most, runs)? {
+                Some(part) => parts.push(part),
+                None => return Ok(None),
+            }
+        }
+        let mut waits: Vec<Wait> = parts.iter().flat_map(|p| p.waits.iter().copied()).collect();
+        waits.sort_unstable();
+        waits.dedup();
+        Ok(Some(Clocks { parts, gear, waits }))
+    }
+
+    /// What waits for what, ascending.
+    pub(crate) fn waits(&self) -> &[Wait] {
+        &self.waits
+    }
+
+    /// The stream of a step, as a small number.
+    pub(crate) fn stream(&self, step: u32) -> usize {
+        self.parts[0].stream[step as usize]
+    }
+
+    /// The gears in which a step of one gear may run.
+    fn parts(&self, gear: Option<u32>) -> &[Part] {
+        match gear {
+            Some(gear) => std::slice::from_ref(&self.parts[gear as usize]),
+            None => &self.parts,
+        }
+    }
+
+    /// Whether one step has certainly ended when another starts, wherever both run.
+    pub(crate) fn is_before(&self, one: u32, other: u32) -> bool {
+        let gears = (self.gear[one as usize], self.gear[other as usize]);
+        match gears {
+            (Some(a), Some(b)) if a != b => one < other,
+            (a, b) => self.parts(a.or(b)).iter().all(|p| p.is_before(one, other)),
+        }
+    }
+
+    /// The last step at which a step may still be running.
+    pub(crate) fn until(&self, step: u32) -> u32 {
+        let parts = self.parts(self.gear[step as usize]).iter();
+        parts.map(|p| p.until(step)).max().unwrap_or(step)
+    }
+}
+
+/// The clocks of what runs together.
+#[derive(Clone, Debug)]
+struct Part {
     /// How many streams there are.
     streams: usize,
     /// The stream of each step.
@@ -41,12 +118,15 @@ struct Open {
     inside: Vec<u32>,
 }
 
-impl Clocks {
-    /// The clocks of a schedule; `None` when all of it is on one stream.
-    ///
-    /// # Errors
-    /// [`PlanError::Streams`] when there are so many streams and steps that clocks cannot be kept.
-    pub(crate) fn new(graph: &Graph, schedule: &Schedule) -> Result<Option<Self>, PlanError> {
+impl Part {
+    /// The clocks of the steps that run; `None` when the whole schedule is on one stream.
+    fn new(
+        graph: &Graph,
+        table: &OpTable,
+        schedule: &Schedule,
+        most: usize,
+        runs: impl Fn(u32) -> bool,
+    ) -> Result<Option<Self>, PlanError> {
         let mut ids: Vec<StreamId> = schedule.steps.iter().filter_map(|s| s.stream).collect();
         ids.sort_unstable();
         ids.dedup();
@@ -62,10 +142,10 @@ impl Clocks {
         let alone = alone.filter(|s| !is_result(s.node)).count();
         let streams = ids.len() + alone + 1;
         let numbers = streams.checked_mul(schedule.steps.len());
-        if numbers.is_none_or(|n| n > MOST_NUMBERS) {
+        if numbers.is_none_or(|n| n > most) {
             return Err(PlanError::Streams(streams));
         }
-        let mut clocks = Clocks {
+        let mut clocks = Part {
             streams,
             stream: Vec::with_capacity(schedule.steps.len()),
             place: Vec::with_capacity(schedule.steps.len()),
@@ -73,6 +153,7 @@ impl Clocks {
             numbers: Vec::with_capacity(numbers.unwrap_or(0)),
             waits: Vec::new(),
         };
+        let cleaners = cleaners(graph, table, schedule);
         // A node on no stream has one of its own: its edges alone say when it runs.
         let mut next_alone = ids.len() + 1;
         let mut open: Vec<Open> = Vec::new();
@@ -89,6 +170,10 @@ impl Clocks {
                     next_alone - 1
                 }
             };
+            if !runs(number) {
+                clocks.pass_over(stream);
+                continue;
+            }
             let mut clock = clocks.latest(stream);
             let is_inner = matches!(step.phase, Phase::Enter(_) | Phase::End) || result;
             if let Some(around) = open.last() {
@@ -105,7 +190,9 @@ impl Clocks {
             let node = &graph.nodes[step.node];
             let read = node.inputs.iter().flatten();
             let producers = read.map(|&v| graph.values[v].producer);
-            let needed = producers.chain(node.control.iter().copied());
+            // What is cleared for others is cleared before they fill it.
+            let cleared = cleaners.get(&step.node).into_iter().flatten().copied();
+            let needed = producers.chain(node.control.iter().copied()).chain(cleared);
             clocks.wait(number, &mut clock, needed.filter_map(|n| last[n]).collect());
             clocks.push(number, stream, clock);
             let own = clocks.of(number);
@@ -134,13 +221,14 @@ impl Clocks {
             }
             last[step.node] = Some(number);
         }
-        clocks.waits.sort_unstable();
         Ok(Some(clocks))
     }
 
-    /// What waits for what, ascending.
-    pub(crate) fn waits(&self) -> &[Wait] {
-        &self.waits
+    /// Notes a step that does not run.
+    fn pass_over(&mut self, stream: usize) {
+        self.stream.push(stream);
+        self.place.push(0);
+        self.numbers.extend(std::iter::repeat_n(0, self.streams));
     }
 
     /// Lets a step wait for others, as far as nothing else says that they have ended. Those that
@@ -181,18 +269,13 @@ impl Clocks {
         last.map_or_else(|| vec![0; self.streams], |&step| self.of(step).to_vec())
     }
 
-    /// The stream of a step, as a small number.
-    pub(crate) fn stream(&self, step: u32) -> usize {
-        self.stream[step as usize]
-    }
-
     /// Whether one step has certainly ended when another starts.
-    pub(crate) fn is_before(&self, one: u32, other: u32) -> bool {
+    fn is_before(&self, one: u32, other: u32) -> bool {
         one < other && self.of(other)[self.stream[one as usize]] >= self.place[one as usize]
     }
 
     /// The last step at which a step may still be running.
-    pub(crate) fn until(&self, step: u32) -> u32 {
+    fn until(&self, step: u32) -> u32 {
         let mine = self.stream[step as usize];
         let later = |steps: &Vec<u32>| {
             // What knows that the step has ended stands behind what does not.
@@ -205,6 +288,24 @@ impl Clocks {
             .max()
             .unwrap_or(step)
     }
+}
+
+/// The nodes that clear memory for each node that fills it.
+fn cleaners(
+    graph: &Graph,
+    table: &OpTable,
+    schedule: &Schedule,
+) -> FxHashMap<NodeId, SmallVec<[NodeId; 1]>> {
+    let mut all: FxHashMap<NodeId, SmallVec<[NodeId; 1]>> = FxHashMap::default();
+    for step in schedule.steps.iter().filter(|s| s.phase == Phase::Run) {
+        for c in cleared(graph, table, step.node) {
+            if let Item::Value(value) = c.item {
+                let filler = graph.values[value].producer;
+                all.entry(filler).or_default().push(c.cleaner);
+            }
+        }
+    }
+    all
 }
 
 fn join(clock: &mut [u32], other: &[u32]) {
@@ -226,7 +327,7 @@ mod tests {
         let graph = text::parse(&text).unwrap();
         let table = OpTable::builtin(graph.dialect);
         let schedule = crate::schedule(&graph, &table, &EntitySet::new()).unwrap();
-        let Some(clocks) = Clocks::new(&graph, &schedule).unwrap() else {
+        let Some(clocks) = Clocks::new(&graph, &table, &schedule).unwrap() else {
             return "one stream".to_owned();
         };
         let steps = 0..u32::try_from(schedule.steps.len()).unwrap();

@@ -128,7 +128,7 @@ pub fn recorded(graph: &Graph, table: &OpTable, recorded: &Recorded) -> Result<P
     let arenas = arenas(&mut storages, &recorded.sizes, options.align)?;
     let dynamic = (homes.of.iter()).filter(|(_, home)| **home == Home::Dynamic);
     let dynamic = dynamic.map(|(value, _)| value).collect();
-    let clocks = Clocks::new(graph, &schedule)?;
+    let clocks = Clocks::new(graph, table, &schedule)?;
     Ok(Plan {
         options,
         arenas,

@@ -93,7 +93,7 @@ pub fn classes(
     schedule: &Schedule,
     lives: SecondaryMap<ValueId, Life>,
 ) -> Result<Classes, PlanError> {
-    let clocks = Clocks::new(graph, schedule)?.map(Rc::new);
+    let clocks = Clocks::new(graph, table, schedule)?.map(Rc::new);
     let attempt = |first: &[NodeId]| {
         let mut join = Join::new(graph, table, options, homes, schedule, clocks.clone());
         join.meet_first(first);
@@ -245,6 +245,8 @@ struct Entry {
     caller: bool,
     /// Graph input in the arena.
     input: bool,
+    /// Graph input that is kept to the end.
+    lasting: bool,
     /// Shares with nobody.
     alone: bool,
     /// Has its memory from the start to the end; meaningful for roots.
@@ -320,6 +322,7 @@ impl<'a> Join<'a> {
             hidden: false,
             caller: false,
             input: false,
+            lasting: false,
             alone: false,
             kept: false,
             pieced: false,
@@ -345,9 +348,11 @@ impl<'a> Join<'a> {
             self.items[item as usize].held = self.options.held(self.graph, value).unwrap_or(bytes);
         }
         let root = &self.graph.subgraphs[self.graph.root];
-        for &data in &root.inputs {
+        for (position, &data) in root.inputs.iter().enumerate() {
             for value in self.graph.nodes[data].outputs.iter().copied().flatten() {
-                self.items[value.index()].input = true;
+                let entry = &mut self.items[value.index()];
+                entry.input = true;
+                entry.lasting = self.options.keeps_input(position);
             }
         }
         for (slot, value) in self.results().into_iter().enumerate() {

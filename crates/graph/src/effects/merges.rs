@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{OpTable, Trait, Traits, demands};
+use super::{OpClass, OpTable, Trait, Traits, demands};
 use crate::{Graph, Node, NodeId, ValueId};
 
 /// Merges behind one another that are looked at for two values.
@@ -35,6 +35,14 @@ impl Merges {
             all.output.extend(node.output(0).map(|out| (id, out)));
             for (slot, &value) in (0u32..).zip(&node.inputs) {
                 let Some(value) = value else { continue };
+                // What the caller gives, constants and variables are there in any case.
+                let class = table.class(graph, graph.values[value].producer);
+                if matches!(
+                    class,
+                    OpClass::Input | OpClass::Constant | OpClass::Variable
+                ) {
+                    continue;
+                }
                 all.of.entry(value).or_insert((id, slot));
                 all.producer.insert(value, graph.values[value].producer);
             }
@@ -45,7 +53,7 @@ impl Merges {
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.of.is_empty()
+        self.output.is_empty() && self.of.is_empty()
     }
 
     /// Whether a value is an alternative of a merge.
@@ -64,7 +72,8 @@ impl Merges {
             })
             .take(MOST_DEPTH)
         };
-        if !self.has(a) || !self.has(b) || self.producer.get(&a) == self.producer.get(&b) {
+        if a == b || !self.has(a) || !self.has(b) || self.producer.get(&a) == self.producer.get(&b)
+        {
             return false;
         }
         let mut met = way(a).filter_map(|(merge, slot)| {
@@ -77,13 +86,9 @@ impl Merges {
 
 /// Whether a node hands on whichever of its inputs has come: its operator does, or its file says so.
 pub(super) fn is_merge(node: &Node, traits: Traits) -> bool {
-    let is_said = demands::flag(&node.extra, demands::MERGE);
-    if !is_said && !traits.has(Trait::Merges) {
-        return false;
-    }
-    let mut inputs = node.inputs.iter().flatten();
-    let first = inputs.next();
-    node.bodies.is_empty() && inputs.any(|value| Some(value) != first)
+    let is_said = [&node.extra, &node.attrs].map(|attrs| demands::flag(attrs, demands::MERGE));
+    let is_one = traits.has(Trait::Merges) || is_said.contains(&true);
+    is_one && node.bodies.is_empty() && node.inputs.iter().any(Option::is_some)
 }
 
 #[cfg(test)]

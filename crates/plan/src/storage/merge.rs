@@ -390,6 +390,7 @@ impl Join<'_> {
         let step = to.span.first;
         let pair = (from.group, to.group, step);
         from.span.last == step
+            && !self.items[from.group as usize].lasting
             && self.has_ended(from.group, step)
             && shift == 0
             && self.related.contains(&pair)

@@ -6,7 +6,7 @@
 mod bodies;
 mod places;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tenure_graph::effects::{Effects, Gears, OpClass, OpTable, Trait, cleared};
 use tenure_graph::plan::{Item, Phase, Plan};
 use tenure_graph::{Graph, NodeId, ValueId};
@@ -50,6 +50,7 @@ pub(crate) fn program(
         results: Vec::new(),
         stack: Vec::new(),
         unsupported: Vec::new(),
+        refused: FxHashSet::default(),
         step: 0,
         faults_of: FxHashMap::default(),
         late: Vec::new(),
@@ -156,6 +157,8 @@ struct Resolve<'a> {
     /// Nodes with bodies that are open.
     stack: Vec<Owner>,
     unsupported: Vec<Unsupported>,
+    /// Their nodes: the first reason of each is the one that holds.
+    refused: FxHashSet<NodeId>,
     step: u32,
     /// What nodes are made to do beyond their work.
     faults_of: FxHashMap<NodeId, Vec<&'a Fault>>,
@@ -172,11 +175,13 @@ impl Resolve<'_> {
     }
 
     fn refuse(&mut self, node: NodeId, reason: impl Into<String>) {
-        self.unsupported.push(Unsupported {
-            node: self.graph.node_label(node),
-            op: self.graph.nodes[node].op.to_string(),
-            reason: reason.into(),
-        });
+        if self.refused.insert(node) {
+            self.unsupported.push(Unsupported {
+                node: self.graph.node_label(node),
+                op: self.graph.nodes[node].op.to_string(),
+                reason: reason.into(),
+            });
+        }
     }
 
     fn refuse_dynamic(&mut self) {
