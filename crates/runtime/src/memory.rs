@@ -299,6 +299,8 @@ impl Slots {
             let meets = meets_any(&taken, &place.at);
             if meets || !place.is_aligned() {
                 let beside = beside(memory, place.at)?;
+                // Some kernels add to what they find.
+                slots.before.push((place.at, beside));
                 slots.after.push((beside, place.at));
                 slots.written.push(beside);
             } else {
@@ -333,8 +335,10 @@ impl Slots {
 
     /// Memory beside the plan that the kernel's run needs.
     pub fn beside(&self) -> impl Iterator<Item = Address> {
+        let written = || self.after.iter().map(|&(from, _)| from);
         let read = self.before.iter().map(|&(_, to)| to);
-        read.chain(self.after.iter().map(|&(from, _)| from))
+        let read = read.filter(move |&to| written().all(|from| from != to));
+        read.chain(written())
     }
 }
 
@@ -573,6 +577,43 @@ mod tests {
 
         fn may_be_over(&self, _: usize, _: usize) -> bool {
             self.leave
+        }
+    }
+
+    /// Adds its input to what is there.
+    struct Accumulates;
+
+    impl Kernel for Accumulates {
+        fn run(&mut self, call: &mut Call<'_>) -> Result<(), String> {
+            let input: Vec<u16> = call.read::<u16>(0).to_vec();
+            for (sum, x) in call.write::<u16>(0).iter_mut().zip(input) {
+                *sum += x;
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_not_aligned_is_added_to_as_well() {
+        for start in [8, 9] {
+            let mut memory = Memory::default();
+            let block = memory.add(32, 16).unwrap();
+            let place = |start| Place {
+                at: Address {
+                    block,
+                    start,
+                    len: 4,
+                },
+                align: 2,
+            };
+            let (input, output) = (place(0), place(start));
+            memory.bytes_mut(input.at).copy_from_slice(&[1, 0, 2, 0]);
+            memory.bytes_mut(output.at).copy_from_slice(&[5, 0, 6, 0]);
+            let slots = Slots::new(&mut memory, &Accumulates, &[input], &[output], &[]).unwrap();
+            for run in 1..4 {
+                memory.run(&mut Accumulates, &slots).unwrap();
+                assert_eq!(memory.bytes(output.at), [5 + run, 0, 6 + 2 * run, 0]);
+            }
         }
     }
 

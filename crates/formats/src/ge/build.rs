@@ -334,10 +334,12 @@ impl Builder {
         let planned = !matches!(class, OpClass::Constant | OpClass::Variable);
         let mut size = u64::try_from(desc.size).ok().filter(|&n| n > 0);
         if self.is_compiled && planned {
-            // What was compiled holds: the file has a size for what takes memory, and none for what
-            // takes none. Type and shape may be those of before the layout was changed.
+            // What was compiled holds: the file has a size for what takes memory. Type and shape may
+            // be those of before the layout was changed. Where it has none, what has a place takes
+            // what type and shape need, and the rest takes none.
             let needed = shape.as_ref().and_then(|s| s.bytes(dtype));
-            if needed > Some(size.unwrap_or(0)) {
+            let is_placed = op.output_offsets.get(k).is_some_and(|&o| o >= 0);
+            if needed > Some(size.unwrap_or(0)) && (size.is_some() || !is_placed) {
                 dtype = DType::Unknown;
                 size = size.or(Some(0));
             }

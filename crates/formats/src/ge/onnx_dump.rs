@@ -232,8 +232,8 @@ fn set(desc: &mut Desc, field: &str, value: Attr) -> Result<(), Problem> {
             let dtype = types::named(name);
             desc.dtype = dtype.ok_or_else(|| Problem::ElementName(name.to_owned()))?;
         }
-        "shape" => desc.dims = value.as_ints().unwrap_or_default(),
-        "size" => desc.size = value.as_int().unwrap_or_default(),
+        "shape" => desc.dims = numbers(&value).ok_or_else(|| no_number(field))?,
+        "size" => desc.size = number(&value).ok_or_else(|| no_number(field))?,
         "reuse_input" => desc.reuses = value.as_bool() == Some(true),
         "name" => desc.name = value.as_str().unwrap_or_default().to_owned(),
         _ => {
@@ -247,29 +247,53 @@ fn set(desc: &mut Desc, field: &str, value: Attr) -> Result<(), Problem> {
     Ok(())
 }
 
+/// A whole number, also as text.
+fn number(value: &Attr) -> Option<i64> {
+    match value {
+        Attr::Str(text) => text.parse().ok(),
+        other => other.as_int(),
+    }
+}
+
+fn numbers(value: &Attr) -> Option<Vec<i64>> {
+    match value {
+        Attr::List(items) => items.iter().map(number).collect(),
+        one => number(one).map(|n| vec![n]),
+    }
+}
+
+fn no_number(field: &str) -> Problem {
+    Problem::Damaged(format!(
+        "the {field:?} of a tensor is not made of whole numbers"
+    ))
+}
+
 /// Reads a whole description that stands in JSON, with the same names of fields.
 fn whole(desc: Option<&mut Desc>, text: &str) -> Result<(), Problem> {
     let Some(desc) = desc else { return Ok(()) };
     let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text)
         .map_err(|e| Problem::Damaged(format!("the description of a tensor is no JSON: {e}")))?;
+    let mut has_shape = false;
     for (name, value) in fields {
         let value = match value {
             serde_json::Value::Bool(flag) => Attr::Bool(flag),
-            serde_json::Value::Number(n) => match n.as_i64() {
-                Some(i) => Attr::Int(i),
-                None => continue,
-            },
+            serde_json::Value::Number(n) => n.as_i64().map_or(Attr::Null, Attr::Int),
             serde_json::Value::String(text) => Attr::Str(text),
             serde_json::Value::Array(items) => {
-                let ints = items.iter().map(|i| i.as_i64().map(Attr::Int));
-                match ints.collect::<Option<Vec<_>>>() {
-                    Some(ints) => Attr::List(ints),
-                    None => continue,
-                }
+                let item = |item: serde_json::Value| match item {
+                    serde_json::Value::String(text) => Attr::Str(text),
+                    other => other.as_i64().map_or(Attr::Null, Attr::Int),
+                };
+                Attr::List(items.into_iter().map(item).collect())
             }
-            serde_json::Value::Null | serde_json::Value::Object(_) => continue,
+            serde_json::Value::Null | serde_json::Value::Object(_) => Attr::Null,
         };
+        has_shape |= name == "shape";
         set(desc, &name, value)?;
+    }
+    if !has_shape && desc.size <= 0 {
+        let problem = "the description of a tensor has neither \"shape\" nor \"size\"";
+        return Err(Problem::Damaged(problem.to_owned()));
     }
     if desc.dtype == DType::Unknown && desc.size <= 0 {
         let problem = "the description of a tensor has neither \"dtype\" nor \"size\"";
