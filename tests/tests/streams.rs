@@ -8,9 +8,9 @@
 
 use std::collections::{HashMap, HashSet};
 use tenure_graph::arbitrary_graph::Size;
-use tenure_graph::effects::{OpClass, OpTable};
+use tenure_graph::effects::{Gears, OpClass, OpTable};
 use tenure_graph::plan::{Item, Phase, Place, Plan};
-use tenure_graph::{Graph, NodeId, StreamId, ValueId, identity, text};
+use tenure_graph::{Attr, Graph, NodeId, StreamId, ValueId, identity, text};
 use tenure_plan::{Config, plan};
 use tenure_tests::generate::{graph, merge_more, options};
 
@@ -28,14 +28,46 @@ fn flat(seed: u64) -> Graph {
     for node in graph.nodes.values_mut() {
         node.stream = node.stream.map(|_| StreamId::from_u32(rng.u32(..streams)));
     }
-    if seed.is_multiple_of(4) {
-        merge_more(seed, &mut graph);
+    match seed % 4 {
+        0 => merge_more(seed, &mut graph),
+        1 => gears(&mut graph, &mut rng),
+        _ => {}
     }
     identity::canonical(&graph)
 }
 
-/// The nodes that do not run when each merge gets what comes in some slot: those that make other
-/// alternatives, and those that need what is not made.
+const LABEL: &str = "_batch_label";
+
+/// Gives some nodes a gear, and with them what reads what they make; gives none to a graph in which a
+/// node would need two.
+fn gears(graph: &mut Graph, rng: &mut fastrand::Rng) {
+    let table = OpTable::builtin(graph.dialect);
+    let mut labels: HashMap<NodeId, &str> = HashMap::new();
+    for &id in &graph.subgraphs[graph.root].nodes {
+        if table.class(graph, id) != OpClass::Compute {
+            continue;
+        }
+        let inputs = graph.nodes[id].inputs.iter().flatten();
+        let producers = inputs.map(|&v| graph.values[v].producer);
+        let before = producers.chain(graph.nodes[id].control.iter().copied());
+        let mut found = before.filter_map(|p| labels.get(&p).copied());
+        let label = match found.next() {
+            Some(label) if found.any(|other| other != label) => return,
+            Some(label) => Some(label),
+            None if rng.u8(..4) == 0 => rng.choice(["small", "large"]),
+            None => None,
+        };
+        labels.extend(label.map(|label| (id, label)));
+    }
+    for (id, label) in labels {
+        graph.nodes[id]
+            .attrs
+            .set(LABEL, Attr::Str(label.to_owned()));
+    }
+}
+
+/// The nodes that do not run in some gear, when each merge gets what comes in some slot: those that
+/// make other alternatives, and those that need what is not made.
 fn dead(graph: &Graph, table: &OpTable, rng: &mut fastrand::Rng) -> HashSet<NodeId> {
     let mut chosen: HashMap<NodeId, ValueId> = HashMap::new();
     for node in graph.nodes.keys() {
@@ -45,6 +77,11 @@ fn dead(graph: &Graph, table: &OpTable, rng: &mut fastrand::Rng) -> HashSet<Node
         }
     }
     let mut dead: HashSet<NodeId> = HashSet::new();
+    if let Some(all) = Gears::new(graph) {
+        let gear = rng.u32(..all.count());
+        let others = |n: &NodeId| all.of(*n).is_some_and(|other| other != gear);
+        dead.extend(graph.nodes.keys().filter(others));
+    }
     let is_dead = |dead: &HashSet<NodeId>, v: &ValueId| dead.contains(&graph.values[*v].producer);
     let is_left = |v: &ValueId| {
         let merges = chosen
@@ -330,7 +367,10 @@ fn no_order_that_may_happen_goes_wrong() {
         let plan = planned.plan;
         assert!(plan.steps.iter().all(|s| s.phase == Phase::Run));
         if let Err(broken) = tenure_check::check(&graph, &table, &plan) {
-            panic!("seed {seed}: {broken:?}");
+            panic!(
+                "seed {seed}: {broken:?}\n{options:?}\n{}",
+                text::print(&graph)
+            );
         }
         waits += plan.waits.len();
         reused += usize::from(plan.arenas[0].size < plan.arenas[0].no_reuse);

@@ -1,8 +1,9 @@
 //! Gears: a model of which one part of several runs is checked once for each, without the others.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tenure_graph::effects::demands::{ANY_MEMORY, kind_name};
 use tenure_graph::effects::{Gears, OpTable};
-use tenure_graph::plan::{Item, Plan, Span, Storage, Wait};
+use tenure_graph::plan::{Arena, Item, Member, Place, Plan, Span, Storage, Wait};
 use tenure_graph::{Graph, NodeId, ValueId};
 
 use crate::findings::Findings;
@@ -77,18 +78,46 @@ pub(crate) fn only(graph: &Graph, plan: &Plan, gears: &Gears, gear: u32) -> (Gra
         Item::Workspace(node, _) => runs(node).then_some(item),
         Item::Copy(k) => copies.get(&k).map(|&k| Item::Copy(k)),
     };
-    let storage = |storage: &Storage| {
+    // Memory of the caller for an output that this gear does not make is there all the same.
+    let mut arenas = plan.arenas.clone();
+    let output = part.subgraphs[part.root].output;
+    let results: FxHashSet<Item> = (output.iter())
+        .flat_map(|&n| part.nodes[n].inputs.iter().flatten())
+        .map(|&v| Item::Value(v))
+        .chain((0u32..).zip(&kept).filter_map(|(k, copy)| {
+            let is_result = output == Some(copy.reader);
+            is_result.then_some(Item::Copy(k))
+        }))
+        .collect();
+    let mut storage = |storage: &Storage| {
         let members = storage.members.iter();
         let members = members.filter_map(|m| {
-            Some(tenure_graph::plan::Member {
+            Some(Member {
                 item: item(m.item)?,
                 ..*m
             })
         });
-        let members: smallvec::SmallVec<_> = members.collect();
+        let members: smallvec::SmallVec<[Member; 1]> = members.collect();
         // What nobody uses in this gear is not there.
         let is_there = !members.is_empty();
+        let is_result = members.iter().any(|m| results.contains(&m.item));
+        let mut place = storage.place;
+        if place == Place::Caller && !is_result {
+            place = Place::Arena {
+                arena: u32::try_from(arenas.len()).unwrap_or(u32::MAX),
+                offset: 0,
+            };
+            arenas.push(Arena {
+                kind: kind_name(ANY_MEMORY).into_owned(),
+                size: storage.size,
+                align: storage.align,
+                lower_bound: 0,
+                proven_optimal: false,
+                no_reuse: storage.size,
+            });
+        }
         Storage {
+            place,
             size: if is_there { storage.size } else { 0 },
             life: storage
                 .life
@@ -100,6 +129,7 @@ pub(crate) fn only(graph: &Graph, plan: &Plan, gears: &Gears, gear: u32) -> (Gra
             ..storage.clone()
         }
     };
+    let storages = plan.storages.values().map(&mut storage).collect();
     let part_plan = Plan {
         steps: plan
             .steps
@@ -113,7 +143,7 @@ pub(crate) fn only(graph: &Graph, plan: &Plan, gears: &Gears, gear: u32) -> (Gra
                 before: at(w.before as usize),
             })
             .collect(),
-        storages: plan.storages.values().map(storage).collect(),
+        storages,
         copies: kept,
         folded: plan.folded.iter().copied().filter(|&n| runs(n)).collect(),
         dynamic: plan
@@ -123,7 +153,7 @@ pub(crate) fn only(graph: &Graph, plan: &Plan, gears: &Gears, gear: u32) -> (Gra
             .filter(|&v| is_made(v))
             .collect(),
         options: plan.options.clone(),
-        arenas: plan.arenas.clone(),
+        arenas,
         strategy: plan.strategy.clone(),
     };
     (part, part_plan)

@@ -64,9 +64,11 @@ impl Clocks {
         &self.waits
     }
 
-    /// The stream of a step, as a small number.
-    pub(crate) fn stream(&self, step: u32) -> usize {
-        self.parts[0].stream[step as usize]
+    /// The stream of a step, as a small number, and its gear: steps for which these are the same run
+    /// one after the other.
+    pub(crate) fn lane(&self, step: u32) -> (usize, Option<u32>) {
+        let step = step as usize;
+        (self.parts[0].stream[step], self.gear[step])
     }
 
     /// The gears in which a step of one gear may run.

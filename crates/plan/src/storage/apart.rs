@@ -131,14 +131,14 @@ impl Join<'_> {
         all
     }
 
-    /// Keeps the first and the last of some steps on each stream.
+    /// Keeps the first and the last of some steps on each stream, of each gear.
     fn keep_ends(&self, steps: &mut Vec<u32>) {
         let Some(clocks) = self.clocks.as_ref().filter(|_| steps.len() > 2) else {
             return;
         };
-        let mut ends: FxHashMap<usize, (u32, u32)> = FxHashMap::default();
+        let mut ends: FxHashMap<_, (u32, u32)> = FxHashMap::default();
         for &step in steps.iter() {
-            let end = ends.entry(clocks.stream(step)).or_insert((step, step));
+            let end = ends.entry(clocks.lane(step)).or_insert((step, step));
             end.1 = step;
         }
         steps.clear();

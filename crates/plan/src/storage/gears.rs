@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 use tenure_graph::ValueId;
 use tenure_graph::effects::Gears;
-use tenure_graph::plan::Item;
+use tenure_graph::plan::{Item, Span};
 
 use super::{Class, Classes, Entry, Join};
 use crate::PlanError;
@@ -35,6 +35,9 @@ impl Join<'_> {
         }
         // The class that each has become.
         let mut becomes: Vec<usize> = (0..classes.classes.len()).collect();
+        // The gears of those that each has taken over, its own included.
+        let own = classes.classes.iter().map(|c| vec![c.gear]);
+        let mut all_gears: Vec<Vec<Option<u32>>> = own.collect();
         for values in gears.tied(self.graph, self.table) {
             let mut places = values.iter().filter_map(|v| Some((*v, *held.get(v)?)));
             let Some((_, (first, at))) = places.next() else {
@@ -47,13 +50,18 @@ impl Join<'_> {
                     continue;
                 }
                 let (a, b) = (&classes.classes[first], &classes.classes[other]);
-                if other == first || offset != at || a.kind != b.kind || a.caller || b.caller {
+                let is_other = a.kind != b.kind || a.caller || b.caller;
+                let gears = (&all_gears[first], &all_gears[other]);
+                let may_be_one = are_apart(gears.0, gears.1) || self.are_apart_in_time(a, b);
+                if other == first || offset != at || is_other || !may_be_one {
                     return Err(PlanError::Tied {
                         value: self.graph.value_label(value),
                     });
                 }
                 let moved = std::mem::take(&mut classes.classes[other]);
                 classes.classes[first].absorb(moved);
+                let moved = std::mem::take(&mut all_gears[other]);
+                all_gears[first].extend(moved);
                 becomes[other] = first;
             }
         }
@@ -61,6 +69,23 @@ impl Join<'_> {
         classes.drop_absorbed(&becomes);
         Ok(())
     }
+}
+
+impl Join<'_> {
+    /// Whether two classes are never there at one time, on the one stream that there is.
+    fn are_apart_in_time(&self, a: &Class, b: &Class) -> bool {
+        let meets = |x: &Span| {
+            let mut others = b.life.iter();
+            others.any(|y| x.first <= y.last && y.first <= x.last)
+        };
+        self.clocks.is_none() && !a.life.iter().any(meets)
+    }
+}
+
+/// Whether what is there in some gears is never there with what is there in others.
+fn are_apart(a: &[Option<u32>], b: &[Option<u32>]) -> bool {
+    let differ = |x: &Option<u32>, y: &Option<u32>| x.is_some() && y.is_some() && x != y;
+    a.iter().all(|x| b.iter().all(|y| differ(x, y)))
 }
 
 fn root(becomes: &mut [usize], mut class: usize) -> usize {
