@@ -221,3 +221,50 @@ fn a_run_that_goes_on_is_not_copied() {
     let table = OpTable::builtin(graph.dialect);
     assert!(check(&graph, &table, &plan).is_ok());
 }
+
+#[test]
+fn memory_is_cleared_before_another_stream_fills_it() {
+    let graph = tenure_graph::text::parse(
+        "model m ge graph ^root {
+           MemSet() @clean stream 1
+           %a: float32[16] = Foo() @a
+           %c: float32[16] = Foo(%a) @c {atomic_input_index = [0]} after @clean stream 1
+           NetOutput(%c) @out
+         }",
+    )
+    .unwrap();
+    let table = OpTable::builtin(graph.dialect);
+    let planned = plan(&graph, &table, &PlanOptions::default(), &Config::default()).unwrap();
+    assert!(
+        planned
+            .plan
+            .waits
+            .iter()
+            .any(|w| (w.before, w.step) == (0, 1))
+    );
+    tenure_check::check(&graph, &table, &planned.plan).unwrap();
+}
+
+#[test]
+fn an_input_that_is_kept_is_not_written_by_the_last_step() {
+    let graph = tenure_graph::text::parse(
+        "model m ge graph ^root {
+           %x: float32[16] = Data() @x
+           %a: float32[16] <may_inplace = [0]> = Foo(%x) @a
+         }",
+    )
+    .unwrap();
+    let table = OpTable::builtin(graph.dialect);
+    for keep_inputs in [false, true] {
+        let options = PlanOptions {
+            keep_inputs,
+            ..PlanOptions::default()
+        };
+        let planned = plan(&graph, &table, &options, &Config::default()).unwrap();
+        assert_eq!(
+            planned.plan.arenas[0].size,
+            if keep_inputs { 128 } else { 64 }
+        );
+        tenure_check::check(&graph, &table, &planned.plan).unwrap();
+    }
+}

@@ -130,3 +130,66 @@ fn a_gear_does_not_lie_over_what_all_need() {
     let table = OpTable::builtin(graph.dialect);
     assert!(check(&graph, &table, &plan).is_err());
 }
+
+/// A graph of nodes with name, inputs, stream and gear, each of which makes a value of 1 KiB.
+fn nodes(list: &[(&str, &str, &[&str], i64, &str)]) -> Graph {
+    let node = |&(name, op, inputs, stream, gear): &(&str, &str, &[&str], i64, &str)| {
+        let inputs: Vec<String> = inputs.iter().map(|i| format!("\"{i}:0\"")).collect();
+        let attrs = match gear {
+            "" => String::new(),
+            gear => format!(r#""attrs": {{"_batch_label": "{gear}"}},"#),
+        };
+        format!(
+            r#"{{"name": "{name}", "op": "{op}", "inputs": [{}], "stream": {stream}, {attrs}
+                "outputs": [{{"dtype": "float32", "shape": [256]}}]}}"#,
+            inputs.join(", ")
+        )
+    };
+    let list: Vec<String> = list.iter().map(node).collect();
+    let text = format!(
+        r#"{{"format": "tenure.graph/1", "graphs": [{{"name": "root", "nodes": [{}]}}]}}"#,
+        list.join(", ")
+    );
+    tenure_graph::json::read(text.as_bytes()).unwrap()
+}
+
+#[test]
+fn an_input_of_one_gear_is_free_in_the_others() {
+    let graph = nodes(&[
+        ("d", "Data", &[], -1, ""),
+        ("a", "Foo", &["d"], 0, "a"),
+        ("b", "Foo", &[], 0, "b"),
+    ]);
+    assert_eq!(planned(&graph).arenas[0].size, 2048);
+}
+
+#[test]
+fn gears_end_in_a_merge() {
+    let graph = nodes(&[
+        ("u", "Foo", &[], 0, ""),
+        ("a", "Foo", &["u"], 0, "a"),
+        ("b", "Foo", &["u"], 1, "b"),
+        ("m", "Merge", &["a", "b"], 0, ""),
+        ("r", "Foo", &["m"], 0, ""),
+    ]);
+    assert_eq!(planned(&graph).arenas[0].size, 2048);
+}
+
+#[test]
+fn order_goes_through_no_other_gear() {
+    // `b` must wait for `u` itself, though `a`, which does, stands before it on its stream.
+    let graph = nodes(&[
+        ("u", "Foo", &[], 0, ""),
+        ("a", "Foo", &["u"], 1, "a"),
+        ("b", "Foo", &["u"], 1, "b"),
+    ]);
+    let plan = planned(&graph);
+    assert_eq!((plan.waits.len(), plan.arenas[0].size), (2, 2048));
+    // On streams of their own they share memory all the same, since one alone runs.
+    let graph = nodes(&[
+        ("a", "Foo", &[], 0, "a"),
+        ("b", "Foo", &[], 1, "b"),
+        ("c", "Foo", &[], 1, "b"),
+    ]);
+    assert_eq!(planned(&graph).arenas[0].size, 1024);
+}

@@ -139,3 +139,34 @@ fn move_out(graph: &Graph, plan: &mut Plan, name: &str) {
     }
     plan.storages.push(moved.unwrap());
 }
+
+#[test]
+fn what_is_there_in_any_case_is_no_alternative() {
+    // `x` would be written over by `b`, and the caller could not give both of two inputs.
+    let over = "
+        %b: float32[16] = Abs() @b
+        %m: float32[16] = Merge(%x, %b) @m
+        %r: float32[16] = Abs(%m) @r
+        %q: float32[16] = Abs(%x) @q
+        NetOutput(%r, %q) @out";
+    let two = "
+        %y: float32[16] = Data() @y
+        %m: float32[16] = Merge(%x, %y) @m
+        NetOutput(%m) @out";
+    for nodes in [over, two] {
+        let (graph, table) = graph(nodes);
+        let error = planned(&graph, &table).unwrap_err();
+        assert!(matches!(&error, PlanError::Merge { .. }), "{error}");
+    }
+}
+
+#[test]
+fn one_input_is_handed_on_as_well() {
+    let (graph, table) = graph(
+        "%a: float32[16] = Abs(%x) @a
+         %m: float32[16] = StreamMerge(%a) @m
+         NetOutput(%m) @out",
+    );
+    let plan = planned(&graph, &table).unwrap();
+    assert_eq!(start(&graph, &plan, "a"), start(&graph, &plan, "m"));
+}
