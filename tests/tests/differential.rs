@@ -198,6 +198,19 @@ fn check(seed: u64) -> Result<bool, String> {
     Ok(compare("as given", &graph)? && done)
 }
 
+/// Programs that went wrong once: a sum in memory that is not aligned, and a variable that a branch
+/// writes under one name and a loop reads under another.
+const ONCE_WRONG: [u64; 2] = [425, 10_576];
+
+#[test]
+fn what_went_wrong_once_is_right() {
+    for seed in ONCE_WRONG {
+        if let Err(error) = check(seed) {
+            panic!("seed {seed}: {error}");
+        }
+    }
+}
+
 #[test]
 fn planned_memory_gives_what_memory_of_ones_own_gives() {
     let (first, count) = (number("TENURE_FIRST", 0), number("TENURE_PROGRAMS", 150));

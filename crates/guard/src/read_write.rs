@@ -367,11 +367,17 @@ impl<'a> Pass<'a> {
             let inside = self.inner.get(&(id, i)).copied();
             let inside = inside.unwrap_or(InputType::Reads);
             return match node.input(i as usize) {
-                // A copy before the node would part the branch from the state that it writes; those
-                // inside who write for themselves get theirs there.
-                Some(value) if self.options.exact && self.updated.contains(&(id, i)) => {
-                    let is_state = variable_of(&self.work, value).is_some();
-                    if is_state { InputType::Writes } else { inside }
+                // A copy before the node would part what is inside from a state that is written there,
+                // under this name or another; those inside who write for themselves get theirs there.
+                Some(value)
+                    if self.options.exact
+                        && (inside == InputType::WritesInside
+                            || self.updated.contains(&(id, i))) =>
+                {
+                    match variable_of(&self.work, value) {
+                        Some(_) => InputType::Writes,
+                        None => inside,
+                    }
                 }
                 _ => inside,
             };
