@@ -19,6 +19,7 @@ mod examples;
 mod faults;
 mod graphs;
 mod scripts;
+mod seeds;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -3,9 +3,9 @@
 
 use tenure_graph::effects::{Merges, OpTable};
 use tenure_graph::plan::{Item, Plan};
-use tenure_graph::{Graph, NodeId, ValueId};
+use tenure_graph::{Graph, ValueId};
 
-/// The alternatives of a graph.
+/// The alternatives of a graph, and of what a plan copies for them.
 pub(crate) struct Alternatives<'a> {
     graph: &'a Graph,
     plan: &'a Plan,
@@ -24,18 +24,7 @@ impl<'a> Alternatives<'a> {
 
     /// The alternative that an item is, or that its node makes; `None` for what is there in any run.
     pub(crate) fn of(&self, item: Item) -> Option<ValueId> {
-        if self.merges.is_empty() {
-            return None;
-        }
-        let made_by = |node: NodeId| {
-            let mut outputs = self.graph.nodes[node].outputs.iter().copied().flatten();
-            outputs.find(|&v| self.merges.has(v))
-        };
-        match item {
-            Item::Value(value) => Some(value).filter(|&v| self.merges.has(v)),
-            Item::Workspace(node, _) => made_by(node),
-            Item::Copy(k) => made_by(self.plan.copies.get(k as usize)?.reader),
-        }
+        self.merges.alternative(self.graph, &self.plan.copies, item)
     }
 
     /// Whether at most one of two values is ever made.

@@ -408,9 +408,9 @@ pub struct FeedArgs {
     pub fault: Vec<tenure_runtime::Fault>,
 }
 
-/// `tenure run`.
+/// What is run, and how it is planned.
 #[derive(Debug, Args)]
-pub struct RunArgs {
+pub struct BenchArgs {
     #[command(flatten)]
     pub model: ModelArgs,
     #[command(flatten)]
@@ -419,6 +419,13 @@ pub struct RunArgs {
     pub search: SearchArgs,
     #[command(flatten)]
     pub feed: FeedArgs,
+}
+
+/// `tenure run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub bench: BenchArgs,
     /// Write each output as D/NAME.npy
     #[arg(long, value_name = "D")]
     pub output_dir: Option<PathBuf>,
@@ -444,13 +451,7 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 pub struct BisectArgs {
     #[command(flatten)]
-    pub model: ModelArgs,
-    #[command(flatten)]
-    pub rules: RuleArgs,
-    #[command(flatten)]
-    pub search: SearchArgs,
-    #[command(flatten)]
-    pub feed: FeedArgs,
+    pub bench: BenchArgs,
     /// Try each plan with this command of the shell in place of our own executor. It gets the path of
     /// a plan, and that of a list of nodes whose memory is shared with nobody; its exit code says
     /// whether the result is right: 0 it is, 125 it cannot be said, 1 to 124 it is wrong

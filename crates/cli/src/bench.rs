@@ -9,7 +9,7 @@ use tenure_graph::plan::PlanOptions;
 use tenure_plan::{PlanError, assign, memory, streams};
 use tenure_runtime::Kernels;
 
-use crate::args::{FeedArgs, ModelArgs, RuleArgs, SearchArgs};
+use crate::args::BenchArgs;
 use crate::exit::Failure;
 use crate::npy::Array;
 use crate::pipeline::{self, Given, Loaded, config, since};
@@ -22,23 +22,15 @@ pub struct Bench<'a> {
     pub loaded: Loaded,
     /// Contents of the inputs, in the order of the graph's.
     pub inputs: Vec<Array>,
-    model: &'a ModelArgs,
-    rules: &'a RuleArgs,
-    search: &'a SearchArgs,
-    feed: &'a FeedArgs,
+    args: &'a BenchArgs,
     has_weights: bool,
     given: Given,
 }
 
 impl<'a> Bench<'a> {
     /// Reads the model and its inputs.
-    pub fn new(
-        model: &'a ModelArgs,
-        rules: &'a RuleArgs,
-        search: &'a SearchArgs,
-        feed: &'a FeedArgs,
-        ui: &Ui,
-    ) -> Result<Self, Failure> {
+    pub fn new(args: &'a BenchArgs, ui: &Ui) -> Result<Self, Failure> {
+        let BenchArgs { model, feed, .. } = args;
         let start = Instant::now();
         let mut graph = pipeline::read_graph(model)?;
         let read = since(start);
@@ -52,23 +44,24 @@ impl<'a> Bench<'a> {
         Ok(Bench {
             loaded,
             inputs,
-            model,
-            rules,
-            search,
-            feed,
+            args,
             has_weights: false,
             given,
         })
     }
 
     fn bad(&self, error: &dyn std::fmt::Display) -> Failure {
-        Failure::bad(format!("{}: {error}", self.model.model.display()))
+        Failure::bad(format!("{}: {error}", self.args.model.model.display()))
     }
 
     /// Makes the contents of weights that are in other files known.
     pub fn fetch(&mut self) -> Result<(), Failure> {
         if !self.has_weights {
-            feed::fetch(&mut self.loaded.graph, self.feed, &self.model.model)?;
+            feed::fetch(
+                &mut self.loaded.graph,
+                &self.args.feed,
+                &self.args.model.model,
+            )?;
             self.has_weights = true;
         }
         Ok(())
@@ -84,7 +77,7 @@ impl<'a> Bench<'a> {
     /// The built-in kernels, and those of the user's libraries.
     pub fn kernels(&self) -> Result<Kernels, Failure> {
         let mut kernels = Kernels::builtin();
-        for library in &self.feed.kernels {
+        for library in &self.args.feed.kernels {
             kernels.add_library(library).map_err(Failure::bad)?;
         }
         Ok(kernels)
@@ -94,10 +87,10 @@ impl<'a> Bench<'a> {
     pub fn prepared(&self, options: &PlanOptions) -> Result<(Graph, Changes), Failure> {
         let table = &self.loaded.table;
         let graph = self.loaded.graph.clone();
-        let prepared = pipeline::prepared(graph, table, options, &self.model.model)?;
-        let graph = pipeline::ordered(prepared.graph, table, options, self.rules)
+        let prepared = pipeline::prepared(graph, table, options, &self.args.model.model)?;
+        let graph = pipeline::ordered(prepared.graph, table, options, &self.args.rules)
             .map_err(|e| self.bad(&e))?;
-        let graph = streams::spread(graph, table, options, self.rules.streams);
+        let graph = streams::spread(graph, table, options, self.args.rules.streams);
         Ok((graph, prepared.changes))
     }
 
@@ -110,12 +103,12 @@ impl<'a> Bench<'a> {
     ) -> Result<CheckedPlan, Failure> {
         let table = &self.loaded.table;
         let found = memory(graph, table, options).map_err(|e| self.bad(&e))?;
-        let config = config(self.search);
+        let config = config(&self.args.search);
         let planned = search::watched(ui, |watch| assign(found, options, &config, watch));
         let plan = planned.map_err(|e: PlanError| self.bad(&e))?.plan;
         check(graph, table, &plan).map_err(|violations| {
             let first = violations.first().map(ToString::to_string);
-            let (path, first) = (self.model.model.display(), first.unwrap_or_default());
+            let (path, first) = (self.args.model.model.display(), first.unwrap_or_default());
             Failure::internal(format!("the plan for {path} fails its own check: {first}"))
         })
     }

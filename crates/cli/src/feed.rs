@@ -12,10 +12,7 @@ use crate::args::{FeedArgs, ModelArgs};
 use crate::exit::Failure;
 use crate::files;
 use crate::npy::Array;
-use crate::pipeline::Given;
-
-/// Contents of inputs up to so many elements take part in shape inference.
-const KNOWN_UP_TO: usize = 256;
+use crate::pipeline::{Given, KNOWN_UP_TO};
 
 /// Maps the contents of constants that are in other files.
 pub fn fetch(graph: &mut Graph, args: &FeedArgs, model: &Path) -> Result<(), Failure> {
@@ -161,7 +158,7 @@ fn integers(array: &Array) -> Option<Vec<i64>> {
         shape: array.dims.clone(),
         data: TensorData::Bytes(array.bytes.clone().into()),
     };
-    tensor.to_ints(u64::try_from(KNOWN_UP_TO).unwrap_or(0))
+    tensor.to_ints(KNOWN_UP_TO)
 }
 
 /// Contents of all inputs, in the order of the graph's: those that are given, and random ones.

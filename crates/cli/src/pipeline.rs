@@ -74,10 +74,13 @@ pub fn read(args: &ModelArgs) -> Result<Model, Failure> {
     }
 }
 
-/// Says which models a file holds, where nobody has asked for one of several.
-fn several_models(args: &ModelArgs) -> Option<String> {
+/// Says which models a compiled file holds, where nobody has asked for one of several.
+fn several_models(args: &ModelArgs, graph: &Graph) -> Option<String> {
+    if graph.dialect != Dialect::Ge || args.submodel > 0 {
+        return None;
+    }
     let names = ModelFile::open(&args.model).ok()?.models().ok()?;
-    if names.len() < 2 || args.submodel > 0 {
+    if names.len() < 2 {
         return None;
     }
     let list: Vec<String> = (0..)
@@ -102,6 +105,9 @@ pub fn read_graph(args: &ModelArgs) -> Result<Graph, Failure> {
         .hint("give the model that it was made of")),
     }
 }
+
+/// Contents of up to so many elements take part in shape inference.
+pub const KNOWN_UP_TO: u64 = 256;
 
 /// What is known of a model's inputs beyond the command line's `--dim`.
 #[derive(Default)]
@@ -160,7 +166,7 @@ pub fn load_for(
     let mut warnings: Vec<String> = shaped.warnings.iter().map(ToString::to_string).collect();
     let graph = shaped.graph;
     warnings.extend(unknown_operators(&graph, &table));
-    warnings.extend(several_models(args));
+    warnings.extend(several_models(args, &graph));
     let identity = ModelIdentity {
         path: path.to_string(),
         name: graph.name.clone(),

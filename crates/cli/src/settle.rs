@@ -15,10 +15,7 @@ use tenure_runtime::kernels::sizes::{decided, is_decided_by_contents};
 use tenure_runtime::{Kernels, Layout, Program};
 
 use crate::npy::Array;
-use crate::pipeline::Given;
-
-/// Contents of up to so many elements are made known to shape inference.
-const KNOWN_UP_TO: u64 = 256;
+use crate::pipeline::{Given, KNOWN_UP_TO};
 
 /// Nodes that are settled at most: for each of them, what comes before is run once more.
 const MOST: usize = 1000;

@@ -40,6 +40,7 @@ pub mod recorded;
 pub mod shapes;
 pub mod text;
 pub mod verify;
+mod words;
 
 pub use attr::{Attr, Attrs, INLINE_BYTES, Tensor, TensorData};
 pub use cranelift_entity as entity;
@@ -53,3 +54,4 @@ pub use ir::{
 };
 pub use link::{LinkError, LinkProblem, Place};
 pub use verify::verify;
+pub use words::Words;

@@ -6,7 +6,7 @@
 //! that is printed and read again has the same ids.
 
 use cranelift_entity::{EntityRef, PrimaryMap};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use thin_vec::ThinVec;
@@ -15,7 +15,7 @@ use crate::ir::{INPUT_OP, OUTPUT_OP};
 use crate::verify::MAX_DEPTH;
 use crate::{
     Attrs, Body, DType, Dialect, Graph, Node, NodeId, OutputHints, Shape, StreamId, Subgraph,
-    SubgraphId, Value, ValueId,
+    SubgraphId, Value, ValueId, Words,
 };
 
 /// A model as a file spells it out.
@@ -255,8 +255,8 @@ pub fn link(mut model: ModelDef) -> Result<Graph, LinkError> {
     for (id, &g) in order.iter().enumerate() {
         let subgraph = SubgraphId::new(id);
         for mut def in std::mem::take(&mut model.graphs[g].nodes) {
-            words.share(&mut def.op);
-            words.share(&mut def.domain);
+            def.op = words.word(&def.op);
+            def.domain = words.word(&def.domain);
             let Some((inputs, control)) = links.next() else {
                 break;
             };
@@ -291,19 +291,6 @@ pub fn link(mut model: ModelDef) -> Result<Graph, LinkError> {
 }
 
 /// Appends a node and its outputs.
-/// Each name of an operator or a domain once: all who look at nodes read it in one place.
-#[derive(Default)]
-struct Words(FxHashSet<Arc<str>>);
-
-impl Words {
-    fn share(&mut self, word: &mut Arc<str>) {
-        match self.0.get(word) {
-            Some(known) => word.clone_from(known),
-            None => drop(self.0.insert(Arc::clone(word))),
-        }
-    }
-}
-
 fn add_node(
     graph: &mut Graph,
     subgraph: SubgraphId,

@@ -290,6 +290,19 @@ pub enum Item {
     Copy(u32),
 }
 
+impl Item {
+    /// The node on whose account it is written: the producer, the owner of the workspace, the reader of
+    /// the copy. `None` for a copy that is not among `copies`, those of the plan.
+    #[must_use]
+    pub fn maker(self, graph: &Graph, copies: &[Copy]) -> Option<NodeId> {
+        match self {
+            Item::Value(value) => Some(graph.values[value].producer),
+            Item::Workspace(node, _) => Some(node),
+            Item::Copy(k) => copies.get(k as usize).map(|copy| copy.reader),
+        }
+    }
+}
+
 /// A copy of a value for one reader, made right before that reader runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copy {

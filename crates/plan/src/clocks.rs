@@ -40,18 +40,21 @@ impl Clocks {
         table: &OpTable,
         schedule: &Schedule,
     ) -> Result<Option<Self>, PlanError> {
+        let mut streams = schedule.steps.iter().filter_map(|s| s.stream);
+        let first = streams.next();
+        if streams.all(|s| Some(s) == first) {
+            return Ok(None);
+        }
         let gears = Gears::new(graph);
         let of = |node| gears.as_ref().and_then(|gears| gears.of(node));
         let gear: Vec<Option<u32>> = schedule.steps.iter().map(|s| of(s.node)).collect();
         let count = gears.as_ref().map_or(1, Gears::count);
+        let cleaners = cleaners(graph, table, schedule);
         let mut parts = Vec::new();
         for part in 0..count {
             let runs = |step: u32| gear[step as usize].is_none_or(|gear| gear == part);
             let most = MOST_NUMBERS / count as usize;
-            match Part::new(graph, table, schedule, most, runs)? {
-                Some(part) => parts.push(part),
-                None => return Ok(None),
-            }
+            parts.push(Part::new(graph, schedule, &cleaners, most, runs)?);
         }
         let mut waits: Vec<Wait> = parts.iter().flat_map(|p| p.waits.iter().copied()).collect();
         waits.sort_unstable();
@@ -121,20 +124,17 @@ struct Open {
 }
 
 impl Part {
-    /// The clocks of the steps that run; `None` when the whole schedule is on one stream.
+    /// The clocks of the steps that run.
     fn new(
         graph: &Graph,
-        table: &OpTable,
         schedule: &Schedule,
+        cleaners: &Cleaners,
         most: usize,
         runs: impl Fn(u32) -> bool,
-    ) -> Result<Option<Self>, PlanError> {
+    ) -> Result<Self, PlanError> {
         let mut ids: Vec<StreamId> = schedule.steps.iter().filter_map(|s| s.stream).collect();
         ids.sort_unstable();
         ids.dedup();
-        if ids.len() < 2 {
-            return Ok(None);
-        }
         // Results are on no stream, and are handed over on that of the node around them.
         let is_result = |node: NodeId| {
             let subgraph = graph.nodes[node].subgraph;
@@ -155,7 +155,6 @@ impl Part {
             numbers: Vec::with_capacity(numbers.unwrap_or(0)),
             waits: Vec::new(),
         };
-        let cleaners = cleaners(graph, table, schedule);
         // A node on no stream has one of its own: its edges alone say when it runs.
         let mut next_alone = ids.len() + 1;
         let mut open: Vec<Open> = Vec::new();
@@ -223,7 +222,7 @@ impl Part {
             }
             last[step.node] = Some(number);
         }
-        Ok(Some(clocks))
+        Ok(clocks)
     }
 
     /// Notes a step that does not run.
@@ -293,12 +292,10 @@ impl Part {
 }
 
 /// The nodes that clear memory for each node that fills it.
-fn cleaners(
-    graph: &Graph,
-    table: &OpTable,
-    schedule: &Schedule,
-) -> FxHashMap<NodeId, SmallVec<[NodeId; 1]>> {
-    let mut all: FxHashMap<NodeId, SmallVec<[NodeId; 1]>> = FxHashMap::default();
+type Cleaners = FxHashMap<NodeId, SmallVec<[NodeId; 1]>>;
+
+fn cleaners(graph: &Graph, table: &OpTable, schedule: &Schedule) -> Cleaners {
+    let mut all = Cleaners::default();
     for step in schedule.steps.iter().filter(|s| s.phase == Phase::Run) {
         for c in cleared(graph, table, step.node) {
             if let Item::Value(value) = c.item {

@@ -154,11 +154,7 @@ impl Made {
         }
         for name in judge.list("prezeroed").iter().filter_map(Value::as_str) {
             let item = self.item(name);
-            let node = item.and_then(|item| match item {
-                Item::Value(value) => Some(self.graph.values[value].producer),
-                Item::Workspace(node, _) => Some(node),
-                Item::Copy(_) => None,
-            });
+            let node = item.and_then(|item| item.maker(&self.graph, &self.plan.copies));
             let all = node.map(|node| cleared(&self.graph, &self.table, node));
             let mut all = all.into_iter().flatten();
             if !all.any(|c| Some(c.item) == item) {

@@ -32,15 +32,15 @@ const NOT_RUN: i32 = 126;
 
 /// Runs the command.
 pub fn run(args: &BisectArgs, ui: &Ui) -> Result<Exit, Failure> {
-    let path = args.model.model.display().to_string();
-    let mut bench = Bench::new(&args.model, &args.rules, &args.search, &args.feed, ui)?;
+    let path = args.bench.model.model.display().to_string();
+    let mut bench = Bench::new(&args.bench, ui)?;
     if args.exec.is_none() {
         bench.fetch()?;
     }
     let (graph, changes, plan) = planned(&bench, args, ui)?;
     let options = plan.plan().options.clone();
     let table = &bench.loaded.table;
-    let limits = config(&args.search);
+    let limits = config(&args.bench.search);
     let replan = |alone: &[String]| -> Option<Plan> {
         let mut options = options.clone();
         options.no_reuse.extend(alone.iter().cloned());
@@ -89,7 +89,7 @@ pub fn run(args: &BisectArgs, ui: &Ui) -> Result<Exit, Failure> {
             };
             let alone = bench.plan(&graph, &apart, ui)?;
             let zone = usize::try_from(args.gap).unwrap_or(usize::MAX);
-            let faults = &args.feed.fault;
+            let faults = &args.bench.feed.fault;
             let engine = Own::new(&graph, table, &alone, &kernels, faults, &inputs, zone);
             let mut engine = engine.map_err(fail)?;
             if !engine.is_steady() {
@@ -111,7 +111,7 @@ fn planned(
     ui: &Ui,
 ) -> Result<(Graph, Changes, CheckedPlan), Failure> {
     let Some(path) = &args.plan else {
-        let options = options(&args.rules);
+        let options = options(&args.bench.rules);
         let (graph, changes) = bench.prepared(&options)?;
         let plan = bench.plan(&graph, &options, ui)?;
         return Ok((graph, changes, plan));

@@ -12,6 +12,7 @@ use tenure_runtime::{Layout, Program, RuntimeError, Usage, profile};
 
 use crate::args::RunArgs;
 use crate::bench::Bench;
+use crate::cmd::costs;
 use crate::exit::{Exit, Failure};
 use crate::files;
 use crate::npy::Array;
@@ -21,16 +22,16 @@ use crate::ui::Ui;
 
 /// Runs the command.
 pub fn run(args: &RunArgs, ui: &Ui) -> Result<Exit, Failure> {
-    let path = args.model.model.display().to_string();
-    let mut bench = Bench::new(&args.model, &args.rules, &args.search, &args.feed, ui)?;
+    let path = args.bench.model.model.display().to_string();
+    let mut bench = Bench::new(&args.bench, ui)?;
     let kernels = bench.kernels()?;
     let settled = bench.settle(&kernels)?;
     let inputs = std::mem::take(&mut bench.inputs);
     let bytes: Vec<&[u8]> = inputs.iter().map(|a| &a.bytes[..]).collect();
-    let options = options(&args.rules);
+    let options = options(&args.bench.rules);
     let (graph, plan) = bench.planned(&options, ui)?;
     let fail = |e: RuntimeError| Failure::bad(format!("{path}: {e}"));
-    let (table, faults) = (&bench.loaded.table, &args.feed.fault[..]);
+    let (table, faults) = (&bench.loaded.table, &args.bench.feed.fault[..]);
     if args.sanitize {
         let sanitizer = Sanitizer::new(&graph, table, &plan, &kernels, faults);
         let found = sanitizer.and_then(|mut s| s.run(&bytes)).map_err(fail)?;
@@ -38,7 +39,7 @@ pub fn run(args: &RunArgs, ui: &Ui) -> Result<Exit, Failure> {
             return refuse(&bad, args, ui);
         }
     }
-    let arena = plan.plan().arenas.iter().map(|a| a.size).sum();
+    let arena = costs::bytes(plan.plan());
     let layout = Layout::Planned;
     let program = Program::with_faults(&graph, table, &plan, &kernels, layout, faults);
     let mut program = program.map_err(fail)?;

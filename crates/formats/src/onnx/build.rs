@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tenure_graph::control::carried_states;
 use tenure_graph::effects::OpTable;
 use tenure_graph::{
-    Attr, CONST_OP, DType, Dialect, Graph, NodeId, OPSET, Shape, SubgraphId, Tensor, ValueId,
+    Attr, CONST_OP, DType, Dialect, Graph, NodeId, OPSET, Shape, SubgraphId, Tensor, ValueId, Words,
 };
 
 use super::attrs::{self, Content};
@@ -61,7 +61,7 @@ pub(super) fn build(
         tensors: Tensors::new(folder),
         given: Given::default(),
         scopes: Scopes::default(),
-        words: HashSet::new(),
+        words: Words::default(),
         pending: Vec::new(),
     };
     builder.graph.opsets = opsets;
@@ -135,7 +135,7 @@ pub(super) struct Builder<'m> {
     tensors: Tensors<'m>,
     pub(super) given: Given,
     pub(super) scopes: Scopes,
-    words: HashSet<Arc<str>>,
+    words: Words,
     pending: Vec<Body<'m>>,
 }
 
@@ -154,16 +154,6 @@ impl<'m> Builder<'m> {
                 shown(&body.role)
             ),
         ))
-    }
-
-    /// A text that many nodes share.
-    fn word(&mut self, text: &str) -> Arc<str> {
-        if let Some(word) = self.words.get(text) {
-            return Arc::clone(word);
-        }
-        let word: Arc<str> = Arc::from(text);
-        self.words.insert(Arc::clone(&word));
-        word
     }
 
     /// Fills a subgraph.
@@ -359,10 +349,10 @@ impl<'m> Builder<'m> {
             })
             .collect::<Result<_, _>>()?;
         let name = site.node_name(position, proto);
-        let op = self.word(proto.op_type());
+        let op = self.words.word(proto.op_type());
         let id = self.graph.add_node(site.subgraph, name, op);
         self.given.nodes[id] = site.prefix.is_empty() && !proto.name().is_empty();
-        let domain = self.word(domain(proto.domain()));
+        let domain = self.words.word(domain(proto.domain()));
         let opset = self.scopes.opset(site.frame, &domain);
         let node = &mut self.graph.nodes[id];
         node.domain = domain;
@@ -377,7 +367,7 @@ impl<'m> Builder<'m> {
             return Err(Problem::TooManyAttributes(proto.attribute.len()).into());
         }
         for attribute in proto.attribute.drain(..) {
-            let name = self.word(attribute.name());
+            let name = self.words.word(attribute.name());
             self.attribute(site, id, &name, attribute)
                 .within(|| format!("attribute {}", quoted(&name)))?;
         }

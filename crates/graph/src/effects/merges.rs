@@ -7,6 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use super::{OpClass, OpTable, Trait, Traits, demands};
+use crate::plan::{Copy, Item};
 use crate::{Graph, Node, NodeId, ValueId};
 
 /// Merges behind one another that are looked at for two values.
@@ -60,6 +61,21 @@ impl Merges {
     #[must_use]
     pub fn has(&self, value: ValueId) -> bool {
         self.of.contains_key(&value)
+    }
+
+    /// The alternative that an item is, or that its node makes; `None` for what is there in any run.
+    /// `copies` are those of the plan.
+    #[must_use]
+    pub fn alternative(&self, graph: &Graph, copies: &[Copy], item: Item) -> Option<ValueId> {
+        if self.is_empty() {
+            return None;
+        }
+        if let Item::Value(value) = item {
+            return Some(value).filter(|&v| self.has(v));
+        }
+        let maker = item.maker(graph, copies)?;
+        let mut outputs = graph.nodes[maker].outputs.iter().copied().flatten();
+        outputs.find(|&v| self.has(v))
     }
 
     /// Whether at most one of two values is ever made: they are alternatives of one merge, or lead

@@ -14,13 +14,9 @@ impl Join<'_> {
     /// The gear in which an item is there, if it is one alone: what is kept from run to run, or is
     /// somebody else's at any time, is of none.
     pub(super) fn gear(&self, gears: &Gears, entry: &Entry) -> Option<u32> {
-        let node = match entry.item {
-            Item::Value(value) => self.graph.values[value].producer,
-            Item::Workspace(node, _) => node,
-            Item::Copy(k) => self.copies[k as usize].reader,
-        };
+        let maker = entry.item.maker(self.graph, &self.copies)?;
         let is_lasting = entry.alone || entry.kept || entry.input || entry.caller;
-        gears.of(node).filter(|_| !is_lasting)
+        gears.of(maker).filter(|_| !is_lasting)
     }
 
     /// Makes one class of those whose values must lie at one place in all gears.

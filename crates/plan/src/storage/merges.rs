@@ -1,7 +1,7 @@
 //! Merges: all inputs of a node that hands on whichever of them has come are one memory, and so is what
 //! it hands on. Of what makes those inputs one alone runs, so they may all be there at any time.
 
-use tenure_graph::plan::{Item, Phase};
+use tenure_graph::plan::Phase;
 use tenure_graph::{NodeId, ValueId};
 
 use super::merge::Sizes;
@@ -58,10 +58,11 @@ impl Join<'_> {
 
     /// Whether at most one of two groups is ever there.
     pub(super) fn are_alternatives(&self, a: Index, b: Index) -> bool {
-        if self.merges.is_empty() {
-            return false;
-        }
-        let Some((x, y)) = self.alternative(a).zip(self.alternative(b)) else {
+        let alternative = |index: Index| {
+            let item = self.items[index as usize].item;
+            self.merges.alternative(self.graph, &self.copies, item)
+        };
+        let Some((x, y)) = alternative(a).zip(alternative(b)) else {
             return false;
         };
         self.merges.are_exclusive(x, y) && !self.needs(x, b) && !self.needs(y, a)
@@ -73,18 +74,5 @@ impl Join<'_> {
         let inputs = (0u32..).take(self.graph.nodes[producer].inputs.len());
         let mut held = inputs.filter_map(|slot| self.held(producer, slot));
         held.any(|held| held == group)
-    }
-
-    /// What is made for a merge together with an item.
-    fn alternative(&self, item: Index) -> Option<ValueId> {
-        let made_by = |node: NodeId| {
-            let mut outputs = self.graph.nodes[node].outputs.iter().copied().flatten();
-            outputs.find(|&v| self.merges.has(v))
-        };
-        match self.items[item as usize].item {
-            Item::Value(value) => Some(value),
-            Item::Workspace(node, _) => made_by(node),
-            Item::Copy(k) => made_by(self.copies[k as usize].reader),
-        }
     }
 }

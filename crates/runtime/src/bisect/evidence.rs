@@ -33,7 +33,7 @@ pub(super) fn names(graph: &Graph, plan: &Plan, set: &Set) -> Vec<String> {
     let members = plan.storages.iter().filter(|(id, _)| set.contains(id));
     let makers = members.flat_map(|(_, s)| &s.members);
     let names: BTreeSet<String> = makers
-        .filter_map(|m| maker(graph, plan, m.item))
+        .filter_map(|m| m.item.maker(graph, &plan.copies))
         .map(|n| graph.nodes[n].name.clone())
         .filter(|name| !name.is_empty())
         .collect();
@@ -43,15 +43,6 @@ pub(super) fn names(graph: &Graph, plan: &Plan, set: &Set) -> Vec<String> {
 /// Names of nodes, as `--no-reuse` takes them.
 pub(super) fn names_of(graph: &Graph, nodes: &[NodeId]) -> Vec<String> {
     nodes.iter().map(|&n| graph.nodes[n].name.clone()).collect()
-}
-
-/// The node that makes something.
-fn maker(graph: &Graph, plan: &Plan, item: Item) -> Option<NodeId> {
-    match item {
-        Item::Value(v) => Some(graph.values[v].producer),
-        Item::Workspace(n, _) => Some(n),
-        Item::Copy(k) => plan.copies.get(usize::try_from(k).ok()?).map(|c| c.reader),
-    }
 }
 
 /// The steps of a node.
@@ -68,7 +59,7 @@ fn covers(life: &Life, step: u32) -> bool {
 fn writes(search: &Search<'_>, plan: &Plan, storage: &Storage) -> Vec<(u32, NodeId)> {
     let mut writes = Vec::new();
     for member in &storage.members {
-        let Some(node) = maker(search.graph, plan, member.item) else {
+        let Some(node) = member.item.maker(search.graph, &plan.copies) else {
             continue;
         };
         if let Item::Value(value) = member.item {
@@ -150,7 +141,7 @@ impl Pair {
 
     /// The output of a node, and what is written over it in its own storage.
     pub(super) fn within(search: &Search<'_>, plan: &Plan, node: NodeId) -> Option<Self> {
-        let makes = |item: Item| maker(search.graph, plan, item) == Some(node);
+        let makes = |item: Item| item.maker(search.graph, &plan.copies) == Some(node);
         let mut storages = plan.storages.values();
         let storage =
             storages.find(|s| s.members.len() > 1 && s.members.iter().any(|m| makes(m.item)))?;
@@ -220,7 +211,7 @@ pub(super) fn sharing_within(search: &Search<'_>) -> Vec<NodeId> {
     let mut nodes: FxHashSet<NodeId> = FxHashSet::default();
     for storage in plan.storages.values().filter(|s| s.members.len() > 1) {
         let makers = storage.members.iter();
-        nodes.extend(makers.filter_map(|m| maker(search.graph, plan, m.item)));
+        nodes.extend(makers.filter_map(|m| m.item.maker(search.graph, &plan.copies)));
     }
     let mut order = Vec::new();
     for step in &plan.steps {

@@ -159,10 +159,8 @@ fn repair(
         }
         let part: Vec<usize> = near.iter().map(|&id| id as usize).collect();
         let mut inner = instance.part(&part);
-        let mut is_inner = vec![false; near.len()];
-        for (k, id) in near.iter().enumerate() {
-            is_inner[k] = free.binary_search(id).is_ok();
-        }
+        let is_in = |id: &u32| free.binary_search(id).is_ok();
+        let is_inner: Vec<bool> = near.iter().map(is_in).collect();
         top = 0;
         for (k, &i) in part.iter().enumerate() {
             if is_inner[k] {
