@@ -105,7 +105,10 @@ pub fn ask_more(seed: u64, graph: &mut Graph) {
                 });
                 graph.nodes[id].control.push(cleaner);
             }
-            _ => {}
+            _ => {
+                let engine = Attr::Str(demands::COLLECTIVE_ENGINE.to_owned());
+                graph.nodes[id].extra.set(demands::ENGINE, engine);
+            }
         }
     }
 }
@@ -169,7 +172,7 @@ pub fn merge_more(seed: u64, graph: &mut Graph) {
 }
 
 fn kinds(rng: &mut fastrand::Rng, slots: usize) -> Attr {
-    let one = |_| Attr::Int([0, 0, 2, 17, 17, 18][rng.usize(..6)]);
+    let one = |_| Attr::Int([0, 0, 2, 17, 17, 18, 0x8000][rng.usize(..7)]);
     Attr::List((0..slots).map(one).collect())
 }
 

@@ -2,8 +2,8 @@
 //! there is a plan that passes its check, or a refusal that says why.
 
 use tenure_graph::effects::OpTable;
-use tenure_graph::plan::{Placement, Plan, PlanOptions};
-use tenure_graph::text;
+use tenure_graph::plan::{Item, Placement, Plan, PlanOptions};
+use tenure_graph::{Dialect, Graph, text};
 use tenure_plan::{Config, PlanError, plan};
 
 fn planned(text: &str, inputs: Placement) -> Result<Plan, PlanError> {
@@ -114,4 +114,167 @@ fn a_value_has_what_its_shape_needs_and_what_the_file_asks_for() {
         storage.size
     };
     assert_eq!([0, 4, 32, 100].map(bytes), [64, 64, 64, 128]);
+}
+
+/// A plan of three nodes in a row, the middle one with what is given for its output and behind it.
+fn row(output: &str, node: &str, inputs: Placement, outputs: Placement) -> (Graph, Plan) {
+    let text = format!(
+        "model m ge graph ^root {{
+           %x: float32[256] = Data() {{index = 0}}
+           %a: float32[256] = Relu(%x)
+           %b: float32[256] {output} = Relu(%a) @middle {node}
+           %c: float32[256] = Relu(%b)
+           NetOutput(%c) @out
+         }}"
+    );
+    let graph = text::parse(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
+    let table = OpTable::builtin(graph.dialect);
+    let options = PlanOptions {
+        inputs,
+        outputs,
+        ..PlanOptions::default()
+    };
+    let plan = plan(&graph, &table, &options, &Config::default()).unwrap();
+    let checked = tenure_check::check(&graph, &table, &plan.plan);
+    checked.unwrap_or_else(|v| panic!("{text}: {v:?}"));
+    (graph, plan.plan)
+}
+
+/// Bytes that the middle node has for its output and its workspaces.
+fn of_the_middle(graph: &Graph, plan: &Plan) -> (u64, u64) {
+    let storages = plan.storages.values();
+    let members = storages.flat_map(|s| s.members.iter().map(|m| (m.item, m.bytes)));
+    let (mut output, mut workspaces) = (0, 0);
+    for (item, bytes) in members {
+        match item {
+            Item::Value(v) if graph.values[v].name == "b" => output += bytes,
+            Item::Workspace(..) => workspaces += bytes,
+            _ => {}
+        }
+    }
+    (output, workspaces)
+}
+
+#[test]
+fn what_is_not_in_our_memory_takes_none() {
+    let bytes = |output: &str, node: &str| {
+        let (graph, plan) = row(output, node, Placement::Planned, Placement::Planned);
+        assert_eq!(plan.arenas.len(), 1, "{output} {node}");
+        of_the_middle(&graph, &plan)
+    };
+    assert_eq!(bytes("", "workspace [512, 64]"), (1024, 576));
+    // In the memory of the device, which is ordinary; on the chip, where two buffers are.
+    let kinds = |kind: i64| {
+        let output = bytes("", &format!("{{_output_memory_type = [{kind}]}}"));
+        let attrs = format!("{{tvm_workspace_type = [0, {kind}]}} workspace [512, 64]");
+        (output, bytes("", &attrs))
+    };
+    assert_eq!(kinds(2), ((1024, 0), (1024, 576)));
+    assert_eq!(kinds(0x8000), ((0, 0), (1024, 512)));
+    assert_eq!(kinds(0x1_0000), ((0, 0), (1024, 512)));
+    // Always empty; somebody else's.
+    let of = |attr: &str| bytes(&format!("<attrs = {{{attr}}}>"), "").0;
+    assert_eq!(of("_memory_size_calc_type = 0"), 1024);
+    assert_eq!(of("_memory_size_calc_type = 1"), 0);
+    assert_eq!(of("_tensor_memory_scope = 1"), 1024);
+    assert_eq!(of("_tensor_memory_scope = 2"), 0);
+}
+
+#[test]
+fn what_is_kept_from_run_to_run_is_in_an_arena_of_its_own() {
+    let session = 0x1_0000_0000_i64;
+    let ways = [
+        format!("{{_output_memory_type = [{}]}}", session | 2),
+        "{_workspace_memory_no_reuse_scope = [1]} workspace [512]".to_owned(),
+    ];
+    for node in ways {
+        let (_, plan) = row("", &node, Placement::Planned, Placement::Planned);
+        let kinds: Vec<&str> = plan.arenas.iter().map(|a| &*a.kind).collect();
+        assert_eq!(kinds, ["device", "session"], "{node}");
+    }
+}
+
+#[test]
+fn a_list_of_kinds_has_an_entry_for_each_workspace() {
+    let text = "model m ge graph ^root {
+        %x: float32[8] = Data() {index = 0}
+        %y: float32[8] = Relu(%x) {_workspace_type = [17]} workspace [512, 64]
+        NetOutput(%y) @out
+      }";
+    let said = text::parse(text).unwrap_err().to_string();
+    assert!(
+        said.contains("_workspace_type has 1 entries for 2 workspaces"),
+        "{said}"
+    );
+}
+
+#[test]
+fn who_keeps_addresses_finds_nothing_in_the_callers_memory() {
+    let engines = |engine: &str, attrs: &str| {
+        let node = format!("{attrs} with {{kernel_lib = \"{engine}\"}}");
+        let text = format!(
+            "model m ge graph ^root {{
+               %x: float32[256] = Data() {{index = 0}}
+               %y: float32[256] = Relu(%x) {node}
+               NetOutput(%y) @out
+             }}"
+        );
+        let graph = text::parse(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        let table = OpTable::builtin(graph.dialect);
+        let options = |inputs, outputs| PlanOptions {
+            inputs,
+            outputs,
+            ..PlanOptions::default()
+        };
+        use Placement::{Planned, User};
+        [
+            (Planned, Planned),
+            (User, Planned),
+            (Planned, User),
+            (User, User),
+        ]
+        .map(|(i, o)| {
+            let planned = plan(&graph, &table, &options(i, o), &Config::default()).unwrap();
+            let plan = planned.plan;
+            tenure_check::check(&graph, &table, &plan).unwrap_or_else(|v| panic!("{text}: {v:?}"));
+            plan.copies.len()
+        })
+    };
+    assert_eq!(engines("ops_kernel_info_hccl", ""), [0, 1, 1, 2]);
+    assert_eq!(engines("DNN_VM_CUSTOM_OP_STORE", ""), [0, 1, 1, 2]);
+    let told = "{address_refreshable = true}";
+    assert_eq!(engines("DNN_VM_CUSTOM_OP_STORE", told), [0; 4]);
+    assert_eq!(engines("AIcoreEngine", ""), [0; 4]);
+}
+
+#[test]
+fn the_callers_memory_is_refused_to_who_keeps_addresses() {
+    // A plan of a node that is told new addresses, for one that is not: it reads a view of an input.
+    let text = |engine: &str| {
+        format!(
+            "model m ge graph ^root {{
+               %x: float32[256] = Data() {{index = 0}}
+               %v: float32[16, 16] <ref_input = 0> = Reshape(%x)
+               %y: float32[16, 16] = Relu(%v) with {{kernel_lib = \"{engine}\"}}
+               NetOutput(%y) @out
+             }}"
+        )
+    };
+    let table = OpTable::builtin(Dialect::Ge);
+    let options = PlanOptions {
+        inputs: Placement::User,
+        outputs: Placement::User,
+        ..PlanOptions::default()
+    };
+    let told = text::parse(&text("AIcoreEngine")).unwrap();
+    let keeps = text::parse(&text("ops_kernel_info_hccl")).unwrap();
+    let planned = plan(&told, &table, &options, &Config::default())
+        .unwrap()
+        .plan;
+    let violations = tenure_check::check(&keeps, &table, &planned).unwrap_err();
+    let codes: Vec<&str> = violations.iter().map(|v| v.code()).collect();
+    assert_eq!(codes, ["T067", "T067"]);
+    let node = "with {kernel_lib = \"ops_kernel_info_hccl\"}";
+    let (_, between) = row("", node, Placement::User, Placement::User);
+    assert_eq!(between.copies, []);
 }

@@ -556,6 +556,19 @@ pub enum Violation {
         /// Why it must not be written.
         outside: Outside,
     },
+    /// A node keeps the addresses that it was loaded with, and one of its tensors is in the caller's
+    /// memory, which may be another in each run.
+    #[error(
+        "{site} keeps the addresses that it was loaded with, but {item} ({anchor}) is in the caller's memory"
+    )]
+    FixedAtCallers {
+        /// The node's step.
+        site: Site,
+        /// Which of its tensors.
+        anchor: Anchor,
+        /// What it is.
+        item: Named<Item>,
+    },
     /// A tensor does not lie right behind the one before it, as its node needs it.
     #[error("{site} needs {item} ({anchor}) right behind the one before it, and it lies elsewhere")]
     NotSideBySide {
@@ -746,6 +759,7 @@ impl Violation {
             Violation::NotAwaited { .. } => "T063",
             Violation::NotTied { .. } => "T065",
             Violation::NotMerged { .. } => "T066",
+            Violation::FixedAtCallers { .. } => "T067",
             Violation::WaitBehind { .. } => "T064",
             Violation::ForbiddenSharing { .. } => "T070",
             Violation::Reused { .. } => "T071",

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use thin_vec::ThinVec;
 
+use crate::effects::demands::takes_no_memory;
 use crate::{Attrs, DType, NodeId, Shape, StreamId, SubgraphId, ValueId};
 
 /// Which table of operators a graph's names are looked up in.
@@ -329,11 +330,15 @@ impl Graph {
         Some(self.nodes[self.subgraphs[subgraph].owner?].subgraph)
     }
 
-    /// Bytes of a value: what its type and shape need, or what the file asks for where that is not
-    /// known; `None` when it cannot be known before the run.
+    /// Bytes of memory of a value: what its type and shape need, or what the file asks for where that
+    /// is not known; `None` when it cannot be known before the run. None at all, 0, if the file says
+    /// that it is on the chip, always empty or somebody else's.
     #[must_use]
     pub fn bytes(&self, value: ValueId) -> Option<u64> {
         let made = &self.values[value];
+        if self.takes_no_memory(made) {
+            return Some(0);
+        }
         let needed = made.shape.as_ref().and_then(|s| s.bytes(made.dtype));
         needed.or_else(|| self.asked_bytes(value))
     }
@@ -341,7 +346,19 @@ impl Graph {
     /// Bytes of memory that the model's file asks for.
     #[must_use]
     pub fn asked_bytes(&self, value: ValueId) -> Option<u64> {
-        self.values[value].hints.as_ref()?.size
+        let made = &self.values[value];
+        let size = made.hints.as_ref()?.size;
+        size.filter(|_| !self.takes_no_memory(made))
+    }
+
+    fn takes_no_memory(&self, made: &Value) -> bool {
+        // Only files of Graph Engine say so.
+        self.dialect == Dialect::Ge
+            && takes_no_memory(
+                &self.nodes[made.producer],
+                made.output,
+                made.hints.as_deref(),
+            )
     }
 
     /// The version of the operator set that a node's operator is of: what the node says under

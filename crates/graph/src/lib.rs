@@ -28,6 +28,7 @@ mod dtype;
 pub mod effects;
 mod element_type;
 mod elements;
+pub mod events;
 pub mod identity;
 mod ids;
 mod ir;

@@ -16,7 +16,8 @@
 //! 10. A subgraph's `inputs` are its nodes of type `Data`, sorted by the input that they stand for
 //!     (attribute `index` in the root, `parent_index` below, or else their position).
 //! 11. A subgraph has at most one node of type `NetOutput`, which is its `output` and stands last.
-//! 12. There are no more input attributes than inputs.
+//! 12. There are no more input attributes than inputs, and a list of kinds of workspaces has an entry
+//!     for each.
 //! 13. Attributes of one thing have different names, and nest at most [`MAX_ATTR_DEPTH`] deep.
 //! 14. Further keys of the file are none of the keys that the format knows.
 //! 15. The bytes of every value whose shape is known fit in 63 bits, and so does the sum of all
@@ -35,6 +36,7 @@ pub use bodies::verify_bodies;
 use cranelift_entity::SecondaryMap;
 use rustc_hash::FxHashSet;
 
+use crate::effects::demands::uneven_workspaces;
 use crate::identity::walk;
 use crate::link::inputs_in_order;
 use crate::{Attr, Attrs, DType, Graph, NodeId, OUTPUT_OP, SubgraphId, TensorData, ValueId};
@@ -468,6 +470,16 @@ impl<'a> Check<'a> {
                     at,
                     format!("a workspace of {wrong} bytes: its size is not known"),
                 );
+            }
+        }
+        for (id, node) in &graph.nodes {
+            if let Some((key, entries)) = uneven_workspaces(node) {
+                let at = format!("node {:?}", graph.node_label(id));
+                let workspaces = node.workspace.len();
+                let problem = format!(
+                    "{key} has {entries} entries for {workspaces} workspaces: it needs one for each"
+                );
+                self.fail(12, at, problem);
             }
         }
         let workspaces = graph.nodes.values().flat_map(|n| &n.workspace);

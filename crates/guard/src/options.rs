@@ -6,8 +6,6 @@ use tenure_graph::{Attr, Graph};
 /// The rules under which a program is guarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Addresses of intermediate tensors may be others in each run, and operators are told.
-    pub feature_map_refreshable: bool,
     /// Physical pages behind fixed virtual addresses may change (static memory policy 4).
     pub pages_may_change: bool,
     /// The program is built for another machine than this.
@@ -49,7 +47,6 @@ impl Default for Options {
     /// What holds where nobody says anything.
     fn default() -> Self {
         Options {
-            feature_map_refreshable: false,
             pages_may_change: false,
             offline: false,
             single_op: false,
@@ -75,7 +72,6 @@ impl Options {
         let options = &graph.options;
         let flag = |name| options.get(name).and_then(Attr::as_bool) == Some(true);
         Options {
-            feature_map_refreshable: flag("feature_map_refreshable"),
             pages_may_change: options.int("static_memory_policy") == Some(CHANGING_PAGES),
             offline: flag("offline"),
             single_op: flag("single_op"),

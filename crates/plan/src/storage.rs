@@ -23,6 +23,7 @@ use tenure_graph::plan::{
 };
 use tenure_graph::{Graph, NodeId, ValueId};
 
+mod addresses;
 mod apart;
 mod gears;
 mod kinds;
@@ -161,9 +162,11 @@ fn formed(
     join.add_values(&mut lives);
     join.add_workspaces();
     join.output_kinds();
+    join.pin();
     join.copy_results();
     join.views()?;
     join.input_kinds();
+    join.fixed_addresses();
     join.collect_groups();
     join.collect_accesses();
     join.relate_moves();
@@ -243,6 +246,8 @@ struct Entry {
     hidden: bool,
     /// Graph output in the caller's memory.
     caller: bool,
+    /// A node finds it where it was when the node was loaded, so it cannot be in the caller's memory.
+    pinned: bool,
     /// Graph input in the arena.
     input: bool,
     /// Graph input that is kept to the end.
@@ -321,6 +326,7 @@ impl<'a> Join<'a> {
             kind: ANY_MEMORY,
             hidden: false,
             caller: false,
+            pinned: false,
             input: false,
             lasting: false,
             alone: false,
@@ -457,6 +463,9 @@ impl<'a> Join<'a> {
                     } else if demanded.contains(&value) {
                         self.items[value.index()].caller = false;
                         "the output must lie beside others or in special memory"
+                    } else if self.items[value.index()].pinned {
+                        self.items[value.index()].caller = false;
+                        addresses::REASON
                     } else if seen.insert(value) {
                         continue;
                     } else {

@@ -2,9 +2,9 @@
 //! by side, memory that is cleared ahead, and inputs that are left as garbage.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tenure_graph::effects::demands::{ANY_MEMORY, asks_for_places, kind_name};
+use tenure_graph::effects::demands::{ANY_MEMORY, asks_for_places, keeps_addresses, kind_name};
 use tenure_graph::effects::{Effects, OpTable, Run, cleared};
-use tenure_graph::plan::{Item, Plan};
+use tenure_graph::plan::{Item, Placement, Plan};
 use tenure_graph::{Graph, NodeId, ValueId};
 
 use super::{Gather, Reading, Writing};
@@ -78,6 +78,7 @@ impl Gather<'_, '_> {
             self.side_by_side(id, run, false);
         }
         self.kinds(id, effects);
+        self.fixed_addresses(id);
         let inputs = effects.spoils.iter();
         inputs.filter_map(|&i| self.spoil(id, effects, i)).collect()
     }
@@ -145,6 +146,38 @@ impl Gather<'_, '_> {
             }
             let stride = self.plan.options.stride(run, self.graph, value);
             at = stride.map_or(u64::MAX, |stride| at.saturating_add(stride));
+        }
+    }
+
+    /// What a node reads and makes that keeps its addresses is not in the caller's memory.
+    fn fixed_addresses(&mut self, id: NodeId) {
+        let options = &self.plan.options;
+        let no_callers = options.inputs != Placement::User && options.outputs != Placement::User;
+        if no_callers || !keeps_addresses(self.graph, self.table, id) {
+            return;
+        }
+        let node = &self.graph.nodes[id];
+        let slots = (0u32..).take(node.inputs.len());
+        let inputs = slots.filter_map(|slot| {
+            let (value, item) = self.input_item(id, slot)?;
+            Some((Anchor::Input(slot), value, item))
+        });
+        let outputs = (0u32..).zip(&node.outputs);
+        let outputs = outputs
+            .filter_map(|(slot, &value)| Some((Anchor::Output(slot), value?, Item::Value(value?))));
+        let all: Vec<_> = inputs.chain(outputs).collect();
+        for (anchor, value, item) in all {
+            let is_callers = match self.layout.spot(item) {
+                Some(spot) => matches!(spot.region.memory, Memory::Caller(_)),
+                None => self.layout.outside[value] == Some(Outside::CallerInput),
+            };
+            if is_callers && self.graph.bytes(value) != Some(0) {
+                self.findings.push(Violation::FixedAtCallers {
+                    site: self.findings.site(self.step, id),
+                    anchor,
+                    item: self.findings.item(item),
+                });
+            }
         }
     }
 

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
-use tenure_graph::effects::OpTable;
 use tenure_graph::effects::demands::{
-    CLEARS_INPUTS, CLEARS_OUTPUTS, CLEARS_WORKSPACES, CONTIGUOUS_INPUT, CONTIGUOUS_OUTPUT,
-    INPUT_KINDS, OUTPUT_KINDS, PACKED_INPUT, PACKED_OUTPUT,
+    CLEARS_INPUTS, CLEARS_OUTPUTS, CLEARS_WORKSPACES, CONTIGUOUS_INPUT, CONTIGUOUS_OUTPUT, ENGINE,
+    INPUT_KINDS, OUTPUT_KINDS, PACKED_INPUT, PACKED_OUTPUT, keeps_addresses,
 };
-use tenure_graph::plan::{Plan, PlanOptions, Sizes};
-use tenure_graph::{Graph, StreamId};
+use tenure_graph::effects::{OpTable, Trait};
+use tenure_graph::plan::{Placement, Plan, PlanOptions, Sizes};
+use tenure_graph::{Graph, NodeId, StreamId};
 use tenure_plan::{Config, PlanError, plan, streams};
 
 /// What one rule costs.
@@ -94,44 +94,53 @@ pub fn costs(
     if on_streams {
         on_one_stream(one_stream.to_mut());
     }
+    // Only the caller's memory is elsewhere in each run.
+    let is_callers = [options.inputs, options.outputs].contains(&Placement::User);
+    let (told_table, told) = told_addresses(graph, table);
     let same = || Cow::Borrowed(graph);
-    let apart = free != *options;
-    let variants = [
-        (
-            "inputs and outputs lend their memory to nobody",
-            apart,
-            same(),
-            &free,
-        ),
-        ("alignment", options.align > 1, same(), &aligned),
-        ("bytes to spare", options.sizes != Sizes::Raw, same(), &raw),
-        (
-            "memory of named nodes",
-            !options.no_reuse.is_empty(),
-            same(),
-            &shared,
-        ),
-        ("tensors side by side", runs.0, runs.1, options),
-        (
-            "memory that is cleared ahead",
-            cleared.0,
-            cleared.1,
-            options,
-        ),
-        ("kinds of memory", kinds.0, kinds.1, options),
-        ("streams", on_streams, one_stream, options),
-    ];
     let mut costs = Vec::new();
-    for (rule, _, graph, options) in variants.into_iter().filter(|(_, applies, ..)| *applies) {
-        let without = bytes(&plan(&graph, table, options, config)?.plan);
-        let costs_more = size.saturating_sub(without);
-        costs.push(Cost {
-            rule,
-            without,
-            costs: costs_more,
-        });
-    }
+    let mut add = |rule, applies, graph: Cow<'_, Graph>, table: &OpTable, options: &PlanOptions| {
+        if applies {
+            let without = bytes(&plan(&graph, table, options, config)?.plan);
+            costs.push(Cost {
+                rule,
+                without,
+                costs: size.saturating_sub(without),
+            });
+        }
+        Ok::<(), PlanError>(())
+    };
+    let lends = "inputs and outputs lend their memory to nobody";
+    add(lends, free != *options, same(), table, &free)?;
+    add("alignment", options.align > 1, same(), table, &aligned)?;
+    let is_padded = options.sizes != Sizes::Raw;
+    add("bytes to spare", is_padded, same(), table, &raw)?;
+    let are_named = !options.no_reuse.is_empty();
+    add("memory of named nodes", are_named, same(), table, &shared)?;
+    add("tensors side by side", runs.0, runs.1, table, options)?;
+    let ahead = "memory that is cleared ahead";
+    add(ahead, cleared.0, cleared.1, table, options)?;
+    add("kinds of memory", kinds.0, kinds.1, table, options)?;
+    let keep = told.is_some() && is_callers;
+    let told = told.map_or_else(same, Cow::Owned);
+    add("fixed addresses", keep, told, &told_table, options)?;
+    add("streams", on_streams, one_stream, table, options)?;
     Ok(costs)
+}
+
+/// The graph and the table without nodes that keep the addresses that they were loaded with; no graph
+/// where there are none.
+fn told_addresses(graph: &Graph, table: &OpTable) -> (OpTable, Option<Graph>) {
+    let keep = |&n: &NodeId| keeps_addresses(graph, table, n);
+    let nodes: Vec<NodeId> = graph.nodes.keys().filter(keep).collect();
+    let told = (!nodes.is_empty()).then(|| {
+        let mut told = graph.clone();
+        for node in nodes {
+            told.nodes[node].extra.remove(ENGINE);
+        }
+        told
+    });
+    (table.without(Trait::FixedAddress), told)
 }
 
 /// Puts all nodes on one stream.

@@ -20,8 +20,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tenure_graph::effects::demands::{
     ANY_MEMORY, HOST_MEMORY, HOST_SHARED_MEMORY, OUTPUT_KINDS, PEER_MEMORY, SESSION_MEMORY,
+    is_workspace_on_chip,
 };
 use tenure_graph::effects::{OpClass, OpTable, Trait};
+use tenure_graph::events;
 use tenure_graph::link::{self, ModelDef, NodeDef, OutputDef, Ref, RefTo};
 use tenure_graph::recorded::Recorded;
 use tenure_graph::{
@@ -132,7 +134,9 @@ fn recorded(graph: &Graph, attrs: &Attrs, places: &[NodePlaces]) -> Recorded {
             continue;
         };
         for &(output, offset) in &place.outputs {
-            if let Some(value) = graph.nodes[node].output(output) {
+            let value = graph.nodes[node].output(output);
+            // On the chip, an offset is none in an arena.
+            if let Some(value) = value.filter(|&v| graph.bytes(v) != Some(0)) {
                 recorded.values.push((value, offset));
             }
         }
@@ -169,13 +173,11 @@ impl Builder {
                 node: op.name.clone(),
                 ..NodePlaces::default()
             };
-            nodes.push(Some(self.node(op, &mut place).within(|| title)?));
+            nodes.push(self.node(op, &mut place).within(|| title)?);
             places.push(place);
         }
-        let order = self.order(&ids, &mut nodes)?;
-        let ordered = order.into_iter().filter_map(|n| nodes[n].take());
         Ok(link::GraphDef {
-            nodes: ordered.collect(),
+            nodes: self.order(&ids, nodes)?,
             name: graph.name,
             attrs: graph.attrs,
         })
@@ -210,39 +212,26 @@ impl Builder {
         });
     }
 
-    /// The order in which the nodes run. Nodes that wait for an event get a control edge from the
-    /// node that recorded it last; what stands behind the results waits for them no more, since they
-    /// are no step of the run.
-    fn order(&self, ids: &[i64], nodes: &mut [Option<NodeDef>]) -> Result<Vec<usize>, FormatError> {
-        let mut order = order::by_id(ids);
+    /// The nodes in the order in which they run. Nodes that wait for an event get a control edge from
+    /// the node that recorded it last; what stands behind the results waits for them no more, since
+    /// they are no step of the run.
+    fn order(&self, ids: &[i64], nodes: Vec<NodeDef>) -> Result<Vec<NodeDef>, FormatError> {
         let is_output = |n: &NodeDef| self.class(&n.op) == OpClass::Output;
-        let results: Vec<String> = (nodes.iter().flatten())
-            .filter(|n| is_output(n))
-            .map(|n| n.name.clone())
-            .collect();
-        let last = |n: &usize| nodes[*n].as_ref().is_some_and(is_output);
-        order.sort_by_key(last);
-        let mut recorders: HashMap<i64, usize> = HashMap::new();
-        for &n in &order {
-            let Some(node) = &mut nodes[n] else { continue };
+        let mut nodes = arranged(nodes, &order::by_id(ids));
+        nodes.sort_by_key(is_output);
+        let outputs = nodes.iter().filter(|n| is_output(n));
+        let results: Vec<String> = outputs.map(|n| n.name.clone()).collect();
+        for node in &mut nodes {
             node.control.retain(|name| !results.contains(name));
-            let Some(event) = node.attrs.int("event_id") else {
-                continue;
-            };
-            if self.has(&node.op, Trait::RecordsEvent) {
-                recorders.insert(event, n);
-            } else if self.has(&node.op, Trait::WaitsForEvent)
-                && let Some(&recorder) = recorders.get(&event)
-            {
-                let recorder = nodes[recorder].as_ref().map(|r| r.name.clone());
-                if let Some(waiting) = &mut nodes[n] {
-                    waiting.control.extend(recorder);
-                }
-            }
         }
-        let names: Vec<&str> = nodes.iter().flatten().map(|n| &*n.name).collect();
+        events::to_control(&mut nodes, &self.table);
+        let names: Vec<&str> = nodes.iter().map(|n| &*n.name).collect();
         let places: HashMap<&str, usize> = names.iter().copied().zip(0..).collect();
-        let waits: Vec<Vec<usize>> = (nodes.iter().flatten())
+        if places.len() < names.len() {
+            // Two nodes of one name are refused when names become ids.
+            return Ok(nodes);
+        }
+        let waits: Vec<Vec<usize>> = (nodes.iter())
             .map(|node| {
                 let read = node.inputs.iter().flatten().map(|r| match &r.to {
                     RefTo::Slot(node, _) | RefTo::Name(node) => node,
@@ -256,9 +245,10 @@ impl Builder {
                 all
             })
             .collect();
-        let mut order = order::after_waits(order, &waits, &names)?;
-        order.sort_by_key(|&n| nodes[n].as_ref().is_some_and(is_output));
-        Ok(order)
+        let order = order::after_waits(&waits, &names)?;
+        let mut nodes = arranged(nodes, &order);
+        nodes.sort_by_key(is_output);
+        Ok(nodes)
     }
 
     fn node(&self, mut op: Op, place: &mut NodePlaces) -> Result<NodeDef, Problem> {
@@ -375,9 +365,10 @@ impl Builder {
         let clears = self.has(&op.op, Trait::Zeroes);
         let mut sizes = Vec::new();
         let mut taken = 0;
-        let mut add = |size: i64, offset: Option<&i64>| {
+        let mut add = |size: i64, offset: Option<&i64>, is_on_chip: bool| {
             let offset = offset.and_then(|&o| u64::try_from(o).ok());
             let bytes = u64::try_from(size).unwrap_or(0);
+            let bytes = if is_on_chip { 0 } else { bytes };
             if clears {
                 place.cleared.extend(offset.map(|o| (o, bytes)));
                 return;
@@ -392,7 +383,8 @@ impl Builder {
             if size < -1 {
                 return Err(Problem::Workspace { index, size });
             }
-            add(size, op.workspace_offsets.get(index));
+            let is_on_chip = is_workspace_on_chip(&op.attrs, index);
+            add(size, op.workspace_offsets.get(index), is_on_chip);
         }
         if class == OpClass::Output {
             for (k, desc) in op.output_descs.iter().enumerate() {
@@ -400,12 +392,19 @@ impl Builder {
                 let own = |o: &&i64| !op.input_offsets.is_empty() && !op.input_offsets.contains(o);
                 let offset = op.output_offsets.get(k).filter(own);
                 if offset.is_some() && desc.size > 0 {
-                    add(desc.size, offset);
+                    add(desc.size, offset, false);
                 }
             }
         }
         Ok(sizes)
     }
+}
+
+/// The items in an order of their places.
+fn arranged<T>(items: Vec<T>, order: &[usize]) -> Vec<T> {
+    let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
+    let items = order.iter().filter_map(|&n| items[n].take());
+    items.collect()
 }
 
 /// Gives a node the list of the kinds of memory that its outputs are in, where each of them says its

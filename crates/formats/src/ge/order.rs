@@ -20,48 +20,38 @@ pub(super) fn by_id(ids: &[i64]) -> Vec<usize> {
     order
 }
 
-/// The order nearest to `order` in which every node comes after those that it waits for.
+/// The order nearest to that of the nodes in which every one comes after those that it waits for.
 /// `waits[n]` are the positions of what node `n` waits for, and `names` are what nodes are called.
 ///
 /// # Errors
 /// A cycle.
-pub(super) fn after_waits(
-    order: Vec<usize>,
-    waits: &[Vec<usize>],
-    names: &[&str],
-) -> Result<Vec<usize>, Problem> {
-    let mut rank = vec![0; order.len()];
-    for (place, &n) in order.iter().enumerate() {
-        rank[n] = place;
+pub(super) fn after_waits(waits: &[Vec<usize>], names: &[&str]) -> Result<Vec<usize>, Problem> {
+    let nodes = waits.len();
+    let in_order = |n: usize| waits[n].iter().all(|&w| w < n);
+    if (0..nodes).all(in_order) {
+        return Ok((0..nodes).collect());
     }
-    let in_order = |n: usize| waits[n].iter().all(|&w| rank[w] < rank[n]);
-    if (0..order.len()).all(in_order) {
-        return Ok(order);
-    }
-    let mut waiting: Vec<Vec<usize>> = vec![Vec::new(); order.len()];
-    let mut left = vec![0usize; order.len()];
+    let mut waiting: Vec<Vec<usize>> = vec![Vec::new(); nodes];
+    let mut left = vec![0usize; nodes];
     for (n, before) in waits.iter().enumerate() {
         left[n] = before.len();
         for &w in before {
             waiting[w].push(n);
         }
     }
-    let mut ready: BinaryHeap<Reverse<usize>> = (0..order.len())
-        .filter(|&n| left[n] == 0)
-        .map(|n| Reverse(rank[n]))
-        .collect();
-    let mut sorted = Vec::with_capacity(order.len());
-    while let Some(Reverse(place)) = ready.pop() {
-        let n = order[place];
+    let mut ready: BinaryHeap<Reverse<usize>> =
+        (0..nodes).filter(|&n| left[n] == 0).map(Reverse).collect();
+    let mut sorted = Vec::with_capacity(nodes);
+    while let Some(Reverse(n)) = ready.pop() {
         sorted.push(n);
         for &next in &waiting[n] {
             left[next] -= 1;
             if left[next] == 0 {
-                ready.push(Reverse(rank[next]));
+                ready.push(Reverse(next));
             }
         }
     }
-    if sorted.len() == order.len() {
+    if sorted.len() == nodes {
         Ok(sorted)
     } else {
         Err(Problem::Cycle(cycle(waits, &left, names)))
@@ -108,7 +98,7 @@ mod tests {
     #[test]
     fn nodes_come_after_what_they_wait_for_and_move_no_further() {
         let names = ["a", "b", "c", "d"];
-        let order = |waits: &[Vec<usize>]| after_waits(vec![0, 1, 2, 3], waits, &names);
+        let order = |waits: &[Vec<usize>]| after_waits(waits, &names);
         let waits = [vec![2], vec![], vec![], vec![0]];
         assert_eq!(order(&waits), Ok(vec![1, 2, 0, 3]));
         assert_eq!(order(&vec![vec![]; 4]), Ok(vec![0, 1, 2, 3]));

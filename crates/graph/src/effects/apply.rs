@@ -229,11 +229,13 @@ impl Builder<'_> {
         self.effects.aligned = aligned.into();
     }
 
-    /// Temporary memory that the file asks for; 0 and negative sizes ask for none.
+    /// Temporary memory that the file asks for; 0 and negative sizes ask for none, and what is on the
+    /// chip is no arena's.
     fn take_workspace(&mut self) {
         let node = self.site.node;
         for (k, &size) in node.workspace.iter().enumerate() {
-            if let Some(size) = u64::try_from(size).ok().filter(|&n| n > 0) {
+            let on_chip = demands::is_workspace_on_chip(&node.attrs, k);
+            if let Some(size) = u64::try_from(size).ok().filter(|&n| n > 0 && !on_chip) {
                 self.effects.scratch.push(Scratch {
                     size,
                     align: 1,

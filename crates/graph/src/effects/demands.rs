@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use super::{OpClass, OpTable, Trait};
 use crate::plan::Item;
-use crate::{Attr, Attrs, Graph, Node, NodeId, ValueId};
+use crate::{Attr, Attrs, Graph, Node, NodeId, OutputHints, SubgraphId, ValueId};
 
 /// The inputs lie one behind the other, each padded.
 pub const CONTIGUOUS_INPUT: &str = "continuous_input";
@@ -45,8 +45,12 @@ pub(super) const MERGE: &str = "merge";
 const ALONE: &str = "no_reuse_mem_flag";
 /// Which workspaces may share memory, by position.
 const WORKSPACE_REUSE: &str = "workspace_reuse_flag";
-/// Which workspaces are kept for the whole session.
+/// For how long nobody else may have the bytes of each workspace: [`SESSION_SCOPE`] or [`GRAPH_SCOPE`].
 const WORKSPACE_SCOPE: &str = "_workspace_memory_no_reuse_scope";
+/// It is kept from run to run.
+const SESSION_SCOPE: i64 = 1;
+/// In the whole run.
+const GRAPH_SCOPE: i64 = 2;
 
 /// Kinds of memory of the workspaces, by position: of other devices, and on the chip.
 const WORKSPACE_KINDS: [&str; 2] = ["_workspace_type", "tvm_workspace_type"];
@@ -64,6 +68,21 @@ pub const SESSION_MEMORY: i64 = -2;
 
 /// Kinds of memory that ordinary tensors live in: default, device memory, DDR.
 const ORDINARY_KINDS: [i64; 3] = [ANY_MEMORY, 2, 4];
+
+/// Kinds of memory on the chip: the unified buffer and the L1 buffer. What is there takes no memory
+/// of any arena, and the compiler that put it there says where.
+const CHIP_KINDS: [i64; 2] = [0x8000, 0x1_0000];
+
+/// Set in a kind of device memory that is kept from run to run.
+const SESSION_FLAG: i64 = 0x1_0000_0000;
+
+/// Attribute of an output whose memory is not the planner's if it is [`GLOBAL_SCOPE`].
+const TENSOR_SCOPE: &str = "_tensor_memory_scope";
+const GLOBAL_SCOPE: i64 = 2;
+
+/// Attribute of an output that takes no memory if it is [`ALWAYS_EMPTY`].
+const SIZE_RULE: &str = "_memory_size_calc_type";
+const ALWAYS_EMPTY: i64 = 1;
 
 /// Bytes to which a tensor of a padded run is rounded up.
 pub const RUN_ALIGN: u64 = 512;
@@ -130,22 +149,60 @@ pub fn asked(node: &Node) -> Option<&'static str> {
 /// The kind of memory that a list of kinds states for a slot; past its end any.
 #[must_use]
 pub fn stated_kind(node: &Node, key: &str, index: u32) -> i64 {
-    let Some(Attr::List(kinds)) = node.attrs.get(key) else {
+    kind_in_list(&node.attrs, key, index as usize)
+}
+
+fn kind_in_list(attrs: &Attrs, key: &str, index: usize) -> i64 {
+    let Some(Attr::List(kinds)) = attrs.get(key) else {
         return ANY_MEMORY;
     };
-    let kind = kinds.get(index as usize).and_then(Attr::as_int);
+    let kind = kinds.get(index).and_then(Attr::as_int);
     kind.unwrap_or(ANY_MEMORY)
 }
 
-/// The same, where all kinds that ordinary tensors live in are one.
+/// The same, where all kinds that ordinary tensors live in are one. Memory on the chip is none that
+/// is asked for: it is no arena's.
 #[must_use]
 pub fn memory_kind(node: &Node, key: &str, index: u32) -> i64 {
-    let kind = stated_kind(node, key, index);
-    if ORDINARY_KINDS.contains(&kind) {
-        ANY_MEMORY
-    } else {
-        kind
+    match stated_kind(node, key, index) {
+        kind if ORDINARY_KINDS.contains(&kind) || CHIP_KINDS.contains(&kind) => ANY_MEMORY,
+        kind if kind > 0 && kind & SESSION_FLAG != 0 => SESSION_MEMORY,
+        kind => kind,
     }
+}
+
+/// Whether an output takes no memory of any arena, as its file says: it is on the chip, or always
+/// empty, or somebody else's. What is written in an input is where that is.
+#[must_use]
+pub fn takes_no_memory(node: &Node, output: u32, hints: Option<&OutputHints>) -> bool {
+    if hints.is_some_and(|h| h.ref_input.or(h.reuse_input).is_some()) {
+        return false;
+    }
+    let says = |key, what| hints.is_some_and(|hints| hints.attrs.int(key) == Some(what));
+    CHIP_KINDS.contains(&stated_kind(node, OUTPUT_KINDS, output))
+        || says(TENSOR_SCOPE, GLOBAL_SCOPE)
+        || says(SIZE_RULE, ALWAYS_EMPTY)
+}
+
+/// Whether a workspace is on the chip, and so takes no memory of any arena.
+#[must_use]
+pub fn is_workspace_on_chip(attrs: &Attrs, k: usize) -> bool {
+    let mut kinds = WORKSPACE_KINDS.into_iter();
+    kinds.any(|key| CHIP_KINDS.contains(&kind_in_list(attrs, key, k)))
+}
+
+/// A list that says something of each workspace of a node, and is of another length than the list of
+/// workspaces: which of them it speaks of is not certain.
+pub(crate) fn uneven_workspaces(node: &Node) -> Option<(&'static str, usize)> {
+    if node.workspace.is_empty() || node.attrs.is_empty() {
+        return None;
+    }
+    let lists = WORKSPACE_KINDS.into_iter();
+    let mut lists = lists.filter_map(|key| match node.attrs.get(key) {
+        Some(Attr::List(kinds)) => Some((key, kinds.len())),
+        _ => None,
+    });
+    lists.find(|&(_, entries)| entries != node.workspace.len())
 }
 
 /// The name of the arena in which memory of a kind lies.
@@ -206,7 +263,7 @@ pub fn cleared(graph: &Graph, table: &OpTable, node: NodeId) -> Vec<Cleared> {
 }
 
 /// Whether a node of the subgraph makes the value in memory of its own.
-fn is_fresh(graph: &Graph, table: &OpTable, value: ValueId, subgraph: crate::SubgraphId) -> bool {
+fn is_fresh(graph: &Graph, table: &OpTable, value: ValueId, subgraph: SubgraphId) -> bool {
     let made = &graph.values[value];
     if graph.nodes[made.producer].subgraph != subgraph {
         return false;
@@ -289,6 +346,44 @@ pub(super) fn kinds(node: &Node, key: &str) -> SmallVec<[i64; 1]> {
     (0..slots).map(|i| memory_kind(node, key, i)).collect()
 }
 
+/// Key of a node under which its file names the engine that runs it.
+pub const ENGINE: &str = "kernel_lib";
+/// The engine that runs collectives.
+pub const COLLECTIVE_ENGINE: &str = "ops_kernel_info_hccl";
+
+/// The engine that runs operators of the user's own.
+const CUSTOM_ENGINE: &str = "DNN_VM_CUSTOM_OP_STORE";
+
+/// Option of a graph: addresses of intermediate tensors may be others in each run, and operators are
+/// told.
+pub const REFRESHABLE: &str = "feature_map_refreshable";
+
+/// Whether all sizes in a subgraph are known before the run, as its file says.
+#[must_use]
+pub fn is_static(graph: &Graph, subgraph: SubgraphId) -> bool {
+    let attrs = &graph.subgraphs[subgraph].attrs;
+    !flag(attrs, "dynamic_shape") && !flag(attrs, "_dynamic_shape_partitioned")
+}
+
+/// Whether operators of a subgraph can be told new addresses, and have to be.
+#[must_use]
+pub fn is_refreshable(graph: &Graph, subgraph: SubgraphId) -> bool {
+    flag(&graph.options, REFRESHABLE) || !is_static(graph, graph.root) && is_static(graph, subgraph)
+}
+
+/// Whether a node keeps the addresses that it was loaded with: its operator does, or its engine, and
+/// nobody tells it new ones.
+#[must_use]
+pub fn keeps_addresses(graph: &Graph, table: &OpTable, id: NodeId) -> bool {
+    let node = &graph.nodes[id];
+    let by_engine = match node.extra.str(ENGINE) {
+        Some(COLLECTIVE_ENGINE) => !is_refreshable(graph, node.subgraph),
+        Some(CUSTOM_ENGINE) => !flag(&node.attrs, "address_refreshable"),
+        _ => false,
+    };
+    by_engine || table.traits(graph, id).has(Trait::FixedAddress)
+}
+
 /// Whether what a node makes and uses shares memory with nobody at any time, as its file says.
 #[must_use]
 pub fn is_alone(node: &Node) -> bool {
@@ -302,7 +397,10 @@ pub(super) fn is_workspace_alone(node: &Node, k: usize) -> bool {
         Some(Attr::List(flags)) => flags.get(k).and_then(Attr::as_bool),
         _ => None,
     };
-    may_share == Some(false) || is_alone(node) || workspace_kind(node, k) == SESSION_MEMORY
+    may_share == Some(false)
+        || is_alone(node)
+        || workspace_scope(node, k) == Some(GRAPH_SCOPE)
+        || workspace_kind(node, k) == SESSION_MEMORY
 }
 
 /// Whether a workspace must be zero when the node starts.
@@ -317,10 +415,14 @@ pub(super) fn is_workspace_cleared(node: &Node, k: usize) -> bool {
     })
 }
 
+/// For how long nobody else may have a workspace's bytes, as its file says.
+fn workspace_scope(node: &Node, k: usize) -> Option<i64> {
+    node.attrs.ints(WORKSPACE_SCOPE)?.get(k).copied()
+}
+
 /// The kind of memory that a workspace is.
 pub(super) fn workspace_kind(node: &Node, k: usize) -> i64 {
-    let scopes = node.attrs.ints(WORKSPACE_SCOPE).unwrap_or_default();
-    if scopes.get(k) == Some(&1) {
+    if workspace_scope(node, k) == Some(SESSION_SCOPE) {
         return SESSION_MEMORY;
     }
     let slot = u32::try_from(k).unwrap_or(u32::MAX);

@@ -275,6 +275,21 @@ impl OpTable {
         Ok(())
     }
 
+    /// The same rows without a trait: what would be if no operator had it.
+    #[must_use]
+    pub fn without(&self, which: Trait) -> Self {
+        let mut table = self.clone();
+        for row in Arc::make_mut(&mut table.rows)
+            .values_mut()
+            .flat_map(Domain::values_mut)
+        {
+            if row.traits.has(which) {
+                Arc::make_mut(row).traits.take_out(which);
+            }
+        }
+        table
+    }
+
     /// Whether an operator has a row.
     #[must_use]
     pub fn has_row(&self, domain: &str, op: &str) -> bool {

@@ -64,6 +64,11 @@ impl Traits {
     pub const fn has(self, which: Trait) -> bool {
         self.0 & bit(which) != 0
     }
+
+    /// Takes a trait out of the set.
+    pub(super) const fn take_out(&mut self, which: Trait) {
+        self.0 &= !bit(which);
+    }
 }
 
 impl FromIterator<Trait> for Traits {

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use super::attr::{read_attrs, read_dtype};
 use super::{FORMAT, JsonError};
+use crate::effects::OpTable;
+use crate::events;
 use crate::ir::runs_nothing;
 use crate::link::{GraphDef, ModelDef, NodeDef, OutputDef, Ref, RefTo, link};
 use crate::{Attrs, Dialect, Dim, Graph, OutputHints, Shape, StreamId};
@@ -24,6 +26,11 @@ pub fn read(json: &[u8]) -> Result<Graph, JsonError> {
     if file.format != FORMAT {
         return Err(JsonError::Format(file.format));
     }
+    let table = OpTable::builtin(file.dialect.0);
+    let mut graphs = file.graphs;
+    for graph in &mut graphs {
+        events::to_control(&mut graph.nodes, &table);
+    }
     let graph = link(ModelDef {
         name: file.name,
         dialect: file.dialect.0,
@@ -31,7 +38,7 @@ pub fn read(json: &[u8]) -> Result<Graph, JsonError> {
             .map(|o| (o.domain, o.version))
             .collect(),
         options: file.options.0,
-        graphs: file.graphs,
+        graphs,
     })?;
     match crate::verify::verify(&graph) {
         Ok(()) => Ok(graph),

@@ -4,7 +4,9 @@
 //! does.
 
 use std::fmt;
-use tenure_graph::effects::demands::{ANY_MEMORY, INPUT_KINDS, OUTPUT_KINDS, memory_kind};
+use tenure_graph::effects::demands::{
+    ANY_MEMORY, INPUT_KINDS, OUTPUT_KINDS, keeps_addresses, memory_kind,
+};
 use tenure_graph::effects::{OpClass, OpTable, Trait};
 use tenure_graph::patch::Slot;
 use tenure_graph::{Graph, NodeId, SubgraphId};
@@ -132,12 +134,6 @@ pub struct Traits {
     pub source: Option<NodeId>,
 }
 
-/// The engine that runs collectives.
-pub const COLLECTIVE_ENGINE: &str = "ops_kernel_info_hccl";
-
-/// The engine that runs operators of the user's own.
-const CUSTOM_ENGINE: &str = "DNN_VM_CUSTOM_OP_STORE";
-
 /// The part of a program that is analysed together.
 #[derive(Clone, Copy)]
 pub struct Scope<'a> {
@@ -152,13 +148,6 @@ pub struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// Whether operators of a subgraph can be told new addresses, and have to be.
-    #[must_use]
-    pub fn refreshable(self, subgraph: SubgraphId) -> bool {
-        let root_moves = !is_static(self.graph, self.graph.root);
-        self.options.feature_map_refreshable || (root_moves && is_static(self.graph, subgraph))
-    }
-
     /// Whether a packed piece of the caller's input can be told where it lies in each run.
     #[must_use]
     pub fn can_split_user_input(self) -> bool {
@@ -193,7 +182,7 @@ impl Scope<'_> {
             is_variable: class == OpClass::Variable,
             ..Traits::default()
         };
-        let fixed = self.has_fixed_addresses(anchor.node);
+        let fixed = keeps_addresses(graph, table, anchor.node);
         let kind = match anchor.slot {
             Slot::In(i) => {
                 let is_result = graph.subgraphs[node.subgraph].output == Some(anchor.node);
@@ -263,27 +252,9 @@ impl Scope<'_> {
             .find(|m| graph.nodes[m.node].name == name)
             .map(|m| m.node)
     }
-
-    /// Whether a node keeps the addresses that it was loaded with.
-    fn has_fixed_addresses(self, id: NodeId) -> bool {
-        let Scope { graph, table, .. } = self;
-        let node = &graph.nodes[id];
-        let by_engine = match node.extra.str("kernel_lib") {
-            Some(COLLECTIVE_ENGINE) => !self.refreshable(node.subgraph),
-            Some(CUSTOM_ENGINE) => !flag(&node.attrs, "address_refreshable"),
-            _ => false,
-        };
-        by_engine || table.traits(graph, id).has(Trait::FixedAddress)
-    }
 }
 
 pub use tenure_graph::effects::demands::{
-    CONTIGUOUS_INPUT, CONTIGUOUS_OUTPUT, PACKED_INPUT, PACKED_OUTPUT, flag,
+    COLLECTIVE_ENGINE, CONTIGUOUS_INPUT, CONTIGUOUS_OUTPUT, ENGINE, PACKED_INPUT, PACKED_OUTPUT,
+    flag, is_static,
 };
-
-/// Whether all sizes in a subgraph are known before the run, as its file says.
-#[must_use]
-pub fn is_static(graph: &Graph, subgraph: SubgraphId) -> bool {
-    let attrs = &graph.subgraphs[subgraph].attrs;
-    !flag(attrs, "dynamic_shape") && !flag(attrs, "_dynamic_shape_partitioned")
-}

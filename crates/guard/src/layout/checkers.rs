@@ -6,7 +6,7 @@ use tenure_graph::NodeId;
 use tenure_graph::effects::Trait;
 use tenure_graph::patch::Slot;
 
-use tenure_graph::effects::demands::ANY_MEMORY;
+use tenure_graph::effects::demands::{ANY_MEMORY, is_refreshable};
 
 use super::attributes::{Attribute, Traits};
 use super::class::ClassView;
@@ -92,7 +92,7 @@ fn ask(view: &ClassView<'_>, checker: Checker, pair: &Pair) -> Vec<Anchor> {
     let scope = view.scope;
     let work = view.work;
     let (a, b) = (pair.a, pair.b);
-    let moves = scope.refreshable(scope.top);
+    let moves = is_refreshable(scope.graph, scope.top);
     let pages =
         scope.options.pages_may_change && (pair.a_traits.is_switch || pair.b_traits.is_switch);
     let new_address = moves || pages;

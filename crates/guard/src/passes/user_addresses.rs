@@ -4,6 +4,7 @@
 //! copies where it cannot. Nothing is done in programs of unknown sizes, or where the device cannot
 //! pass addresses.
 
+use tenure_graph::effects::demands::REFRESHABLE;
 use tenure_graph::effects::{OpClass, OpTable, Trait};
 use tenure_graph::patch::{Edit, NewNode, NewOutput, Spot};
 use tenure_graph::{Attr, Attrs, Graph, NodeId, ValueId};
@@ -12,7 +13,7 @@ use super::Pass;
 use crate::Guarded;
 use crate::error::GuardError;
 use crate::finding::Kind;
-use crate::layout::attributes::{COLLECTIVE_ENGINE, is_static};
+use crate::layout::attributes::{COLLECTIVE_ENGINE, ENGINE, flag, is_static};
 use crate::options::Options;
 use crate::storage::{Anchor, SOURCE_VARIABLE, in_order, outer_input};
 
@@ -34,7 +35,7 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
     for id in in_order(graph, graph.root) {
         let node = &graph.nodes[id];
         let is_result = graph.subgraphs[graph.root].output == Some(id);
-        let is_collective = node.extra.str("kernel_lib") == Some(COLLECTIVE_ENGINE);
+        let is_collective = node.extra.str(ENGINE) == Some(COLLECTIVE_ENGINE);
         let merges = table.traits(graph, id).has(Trait::MergesStreams);
         for (i, value) in (0u32..).zip(&node.inputs) {
             let Some(value) = *value else { continue };
@@ -45,7 +46,7 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
                 pass.hand_over(id, i, source, "address-to-output")?;
             } else if is_collective && pass.is_kept_by_caller(value) {
                 let source = graph.values[value].producer;
-                if !options.feature_map_refreshable {
+                if !flag(&graph.options, REFRESHABLE) {
                     pass.hand_over(id, i, source, "address-into-collective")?;
                 }
             }

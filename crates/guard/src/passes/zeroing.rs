@@ -13,7 +13,7 @@ use super::Pass;
 use crate::Guarded;
 use crate::error::GuardError;
 use crate::finding::Kind;
-use crate::layout::attributes::{COLLECTIVE_ENGINE, flag, is_static};
+use crate::layout::attributes::{COLLECTIVE_ENGINE, ENGINE, flag, is_static};
 use crate::options::Options;
 use crate::storage::{Anchor, SOURCE_VARIABLE};
 
@@ -195,7 +195,7 @@ impl Pass<'_> {
     fn may_move(&self, id: NodeId) -> bool {
         let node = &self.work.graph().nodes[id];
         let is_collective = flag(&node.extra, "atomic_from_kernel")
-            || node.extra.str("kernel_lib") == Some(COLLECTIVE_ENGINE);
+            || node.extra.str(ENGINE) == Some(COLLECTIVE_ENGINE);
         node.attrs.get("_is_connected_to_netoutput").is_some() && !is_collective
     }
 

@@ -329,11 +329,12 @@ impl Join<'_> {
         kept.extend(moved);
         let s = &mut self.items[small as usize];
         (s.class, s.at) = (large, shift);
-        let (caller, input, align) = (s.caller, s.input, s.align);
+        let (caller, pinned, input, align) = (s.caller, s.pinned, s.input, s.align);
         let (extent, shifted, unsorted) = (s.extent, s.shifted, s.unsorted);
         let (kept, pieced) = (s.kept, s.pieced);
         let l = &mut self.items[large as usize];
         l.caller |= caller;
+        l.pinned |= pinned;
         l.input |= input;
         l.align = l.align.max(align);
         l.kept |= kept;
@@ -371,8 +372,8 @@ impl Join<'_> {
             || y.caller && (x.caller || x.input)
             // The caller's memory holds one output from its first byte on, and is of no kind.
             || (x.caller || y.caller) && (shift != 0 || x.shifted || y.shifted)
-            || x.caller && y.kind != ANY_MEMORY
-            || y.caller && x.kind != ANY_MEMORY
+            || x.caller && (y.kind != ANY_MEMORY || y.pinned)
+            || y.caller && (x.kind != ANY_MEMORY || x.pinned)
             || sizes == Sizes::Equal && x.kind != y.kind
             || shift % align != 0;
         let kind = match (x.kind, y.kind) {

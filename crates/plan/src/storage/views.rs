@@ -104,8 +104,11 @@ impl Join<'_> {
         let (a, b) = (&self.items[source], &self.items[to.index()]);
         let outside =
             !a.planned && matches!(a.item, Item::Value(v) if self.homes.of[v] != Home::Dynamic);
-        // An output in the caller's memory is its own memory; so is what shares with nobody.
-        let apart = b.alone || a.alone || b.caller && (a.caller || a.input || outside);
+        // An output in the caller's memory is its own memory; so is what shares with nobody, and what
+        // must stay where it is is not in the caller's input.
+        let moves_away = b.pinned && self.is_callers_input(from);
+        let apart =
+            b.alone || a.alone || b.caller && (a.caller || a.input || outside) || moves_away;
         let fits = is_forced || outside || self.graph.bytes(from) == self.graph.bytes(to);
         // Of unknown size, it can be a name of what is outside all the same.
         let held = b.planned || outside && self.homes.of[to] == Home::Dynamic;
@@ -114,17 +117,18 @@ impl Join<'_> {
         }
         // What has to be in special memory is there, or is moved there.
         let moves = b.kind != ANY_MEMORY && a.kind != b.kind;
-        let is_special = a.kind != ANY_MEMORY || b.kind != ANY_MEMORY;
+        let is_special = a.kind != ANY_MEMORY || b.kind != ANY_MEMORY || a.pinned || b.pinned;
         if moves && (outside || a.kind != ANY_MEMORY) || is_special && (a.caller || b.caller) {
             return;
         }
-        let (caller, kept, held) = (b.caller, b.kept, b.held);
+        let (caller, pinned, kept, held) = (b.caller, b.pinned, b.kept, b.held);
         let (align, bytes) = (b.align, b.bytes);
         let planned = a.planned;
         let kind = if a.kind == ANY_MEMORY { b.kind } else { a.kind };
         self.items[to.index()].group = index(source);
         self.items[to.index()].planned = planned;
         self.items[source].caller |= caller;
+        self.items[source].pinned |= pinned;
         self.items[source].kept |= kept;
         let root = &mut self.items[source];
         root.held = root.held.max(held);

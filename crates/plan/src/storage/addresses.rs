@@ -1,0 +1,58 @@
+//! Addresses that nodes keep: what such a node reads or makes is not in the caller's memory, which
+//! may be another in each run.
+
+use tenure_graph::effects::demands::keeps_addresses;
+use tenure_graph::entity::EntityRef;
+use tenure_graph::plan::{Item, Phase, Placement, PlanOptions};
+use tenure_graph::{NodeId, ValueId};
+
+use super::Join;
+use crate::homes::Home;
+
+pub(super) const REASON: &str = "a node keeps the address that it was loaded with";
+
+impl Join<'_> {
+    /// Nodes that keep their addresses, where there is memory of the caller's.
+    fn fixed(&self) -> Vec<NodeId> {
+        let PlanOptions {
+            inputs, outputs, ..
+        } = self.options;
+        if ![inputs, outputs].contains(&&Placement::User) {
+            return Vec::new();
+        }
+        let steps = self.schedule.steps.iter();
+        let nodes = steps.filter(|s| s.phase == Phase::Run).map(|s| s.node);
+        nodes
+            .filter(|&n| keeps_addresses(self.graph, self.table, n))
+            .collect()
+    }
+
+    /// Keeps what these nodes read and make out of the caller's outputs.
+    pub(super) fn pin(&mut self) {
+        for node in self.fixed() {
+            let node = &self.graph.nodes[node];
+            for value in node.inputs.iter().chain(&node.outputs).copied().flatten() {
+                self.items[value.index()].pinned = true;
+            }
+        }
+    }
+
+    /// Gives these nodes copies of what lies in the caller's inputs.
+    pub(super) fn fixed_addresses(&mut self) {
+        for node in self.fixed() {
+            for (i, value) in (0u32..).zip(&self.graph.nodes[node].inputs) {
+                let Some(value) = *value else { continue };
+                let is_copied = self.copy_at.contains_key(&(node, i));
+                if !is_copied && self.is_callers_input(value) && self.graph.bytes(value).is_some() {
+                    self.push_copy(value, node, i, REASON);
+                }
+            }
+        }
+    }
+
+    /// Whether a value is an input in the caller's memory, under whatever name.
+    pub(super) fn is_callers_input(&self, value: ValueId) -> bool {
+        let group = self.group(value);
+        matches!(self.items[group as usize].item, Item::Value(v) if self.homes.of[v] == Home::CallerInput)
+    }
+}
