@@ -30,6 +30,7 @@ mod program;
 mod resolve;
 pub mod sanitize;
 mod streams;
+mod sync;
 pub mod sync_stages;
 pub mod trace;
 

@@ -11,8 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Instant;
 
 use tenure_graph::StreamId;
@@ -23,6 +22,7 @@ use crate::exec::execute;
 use crate::memory::{Address, Memory};
 use crate::profile::{Clock, Timed};
 use crate::program::{Action, Instruction};
+use crate::sync::{Builder, Condvar, JoinHandle, Mutex, MutexGuard, PoisonError};
 
 /// Pairs of accesses that are compared at most, before a program is taken to be too large for this.
 const MOST_PAIRS: u64 = 1 << 27;
@@ -134,7 +134,7 @@ impl Threads {
             #[expect(unsafe_code, reason = "threads work in one memory")]
             let memory = unsafe { memory.alias() };
             let shared = shared.clone();
-            let builder = std::thread::Builder::new().name(format!("stream {me}"));
+            let builder = Builder::new().name(format!("stream {me}"));
             let spawned = builder.spawn(move || work(me, units, memory, &shared));
             let handle = spawned.map_err(|e| refused(&format!("no thread can be had: {e}")))?;
             threads.handles.push(handle);
