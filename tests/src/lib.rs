@@ -9,6 +9,7 @@ pub mod generate;
 mod kinds;
 pub mod needless;
 pub mod packings;
+pub mod play;
 pub mod programs;
 pub mod readers;
 pub mod reference;

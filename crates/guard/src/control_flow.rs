@@ -177,11 +177,16 @@ impl Pass<'_> {
         });
     }
 
-    /// Whether a class of a body holds what the body was given: an input, a constant, a variable.
+    /// Whether a class of a body holds what the body was given: an input, a constant, a variable, or
+    /// what it reads by name from around it.
     fn has_source(&self, classes: &Classes, class: usize, body: SubgraphId) -> bool {
         let (graph, table) = (self.graph, self.work.table);
-        let members = classes.lists[class].iter().map(|&m| classes.anchors[m]);
-        members.filter(|m| m.is_output()).any(|member| {
+        let mut members = classes.lists[class].iter().map(|&m| classes.anchors[m]);
+        let is_outside = |v: ValueId| classes.index(Anchor::of(graph, v)).is_none();
+        members.any(|member| {
+            if !member.is_output() {
+                return member.value(graph).is_some_and(is_outside);
+            }
             let node = &graph.nodes[member.node];
             let is_given = match table.class(graph, member.node) {
                 OpClass::Input => node.subgraph == body,
@@ -237,7 +242,7 @@ impl Pass<'_> {
             let harm = if state_of.contains_key(&state.class) {
                 "another state's memory would become this state's"
             } else if self.has_source(&classes, state.class, body) {
-                "a constant or variable would be the state's memory"
+                "a constant, a variable or memory from around the loop would be the state's"
             } else if self.is_read_too_late(&classes, body, old.get(&state.state), state.class) {
                 "the new state is written while the old one is still read"
             } else if !seen.insert(state.class) {
@@ -482,4 +487,43 @@ fn inner_result(graph: &Graph, made: Anchor) -> Option<ValueId> {
     let inputs = graph.nodes[output].inputs.iter().enumerate();
     let mut inputs = inputs.filter(|(i, _)| result_index(graph, Some(output), *i) == o as usize);
     inputs.next().and_then(|(_, value)| *value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::graph;
+    use tenure_graph::Dialect;
+
+    /// The rules that a program breaks.
+    fn rules(lines: &str) -> Vec<&'static str> {
+        let graph = graph(lines);
+        let table = OpTable::builtin(Dialect::Ge);
+        let found = isolate(&graph, &table, |graph| vec![graph.root]).unwrap();
+        found.findings.iter().map(|f| f.rule).collect()
+    }
+
+    #[test]
+    fn what_a_body_reads_by_name_is_no_result_of_its_own() {
+        let branch = |result: &str| {
+            let lines = format!(
+                "%c: bool[] = Data()\n%x: float32[4] = Relu(%c)\n%y: float32[4] = If(%c)\n  \
+                 then ^t {{\n    {result}\n    NetOutput(%r) @results\n  }}\n  else ^e {{\n    \
+                 %e: float32[4] = Relu(%x^g)\n    NetOutput(%e) @results\n  }}\n\
+                 NetOutput(%y) @results"
+            );
+            rules(&lines)
+        };
+        assert_eq!(branch("%r: float32[4] = Relu(%x^g)"), [""; 0]);
+        assert_eq!(
+            branch("%r: float32[4] = Reshape(%x^g)"),
+            ["branch-returns-input"]
+        );
+        let state = "%x: float32[4] = Data()\n%k: float32[4] = Relu(%x)\n\
+                     %w: float32[4] = While(%x)\n  cond ^c {\n    %s: float32[4] = Data()\n    \
+                     %p: bool[] = Less(%s)\n    NetOutput(%p) @results\n  }\n  body ^b {\n    \
+                     %s: float32[4] = Data()\n    NetOutput(%k^g) @results\n  }\n\
+                     NetOutput(%w) @results";
+        assert_eq!(rules(state), ["loop-state-overwritten"]);
+    }
 }

@@ -16,25 +16,38 @@ use crate::work::Work;
 /// The variable that a value is, if it is one, or written in one's memory, or another name of it.
 pub(crate) fn variable_of(work: &Work<'_>, value: ValueId) -> Option<NodeId> {
     let graph = work.graph();
-    let mut value = value;
+    let mut known = work.variables();
+    let mut way = Vec::new();
+    let mut next = Some(value);
     // Each step goes up a reference or out of a subgraph, so it ends.
-    loop {
-        let made = work.real_producer(value);
-        match work.table.class(graph, made.node) {
-            OpClass::Variable => return Some(made.node),
+    let variable = loop {
+        let Some(value) = next else { break None };
+        if let Some(&variable) = known.get(&value) {
+            break variable;
+        }
+        way.push(value);
+        let made = &graph.values[value];
+        let producer = made.producer;
+        next = match work.table.class(graph, producer) {
+            OpClass::Variable => break Some(producer),
             OpClass::Input => {
-                let outer = outer_input(graph, work.table, made.node);
+                let outer = outer_input(graph, work.table, producer);
                 let through = outer.filter(|&(owner, _)| {
                     matches!(
                         work.table.class(graph, owner),
                         OpClass::Branch | OpClass::Call
                     )
                 });
-                value = through.and_then(|(n, i)| graph.nodes[n].input(i as usize))?;
+                through.and_then(|(n, i)| graph.nodes[n].input(i as usize))
             }
-            _ => return None,
-        }
-    }
+            _ => {
+                let input = reference(graph, work.table, producer, made.output);
+                input.and_then(|i| graph.nodes[producer].input(i as usize))
+            }
+        };
+    };
+    known.extend(way.into_iter().map(|value| (value, variable)));
+    variable
 }
 
 /// Who writes which variable.

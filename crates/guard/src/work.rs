@@ -2,7 +2,7 @@
 //! passes put in.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 use tenure_graph::effects::{Effects, OpTable, Trait};
 use tenure_graph::entity::SecondaryMap;
@@ -59,6 +59,8 @@ pub struct Work<'a> {
     /// How many edits were made.
     version: Cell<u64>,
     producers: RefCell<FxHashMap<NodeId, Dated>>,
+    /// The variable that each value is, as far as it was asked for since an edge of data changed.
+    variables: RefCell<FxHashMap<ValueId, Option<NodeId>>>,
     /// Whether two groups fit in one row, and the version that this was found in.
     fitting: RefCell<FxHashMap<(NodeId, NodeId), (u64, bool)>>,
     /// What nodes with many slots do to memory, and the version that this was found in.
@@ -92,6 +94,7 @@ impl<'a> Work<'a> {
             removed: FxHashSet::default(),
             version: Cell::new(0),
             producers: RefCell::default(),
+            variables: RefCell::default(),
             fitting: RefCell::default(),
             effects: RefCell::default(),
         }
@@ -125,6 +128,11 @@ impl<'a> Work<'a> {
     #[must_use]
     pub fn position(&self, node: NodeId) -> u32 {
         self.position[node]
+    }
+
+    /// The variables that values are, as far as they are known.
+    pub(crate) fn variables(&self) -> RefMut<'_, FxHashMap<ValueId, Option<NodeId>>> {
+        self.variables.borrow_mut()
     }
 
     /// What was done to the program, with what was found.
@@ -388,6 +396,7 @@ impl<'a> Work<'a> {
         reason: &str,
     ) -> Result<(), GuardError> {
         self.version.set(self.version.get() + 1);
+        self.variables.borrow_mut().clear();
         let old = self.graph().nodes.get(reader);
         let old = old.and_then(|n| n.input(input as usize));
         let edit = Edit::Redirect {

@@ -17,6 +17,9 @@ use crate::ui::Ui;
 /// How many labels are named where one is not found.
 const NEAR: usize = 5;
 
+/// Up to so many nodes all rules are looked for, whatever the relation.
+const FEW_NODES: usize = 10_000;
+
 /// `why --json`. What a relation does not have is null.
 #[derive(Serialize)]
 struct Json<'a> {
@@ -27,6 +30,8 @@ struct Json<'a> {
     first: Option<String>,
     second: Option<String>,
     path: Option<Vec<JsonHop<'a>>>,
+    back: Option<Vec<JsonHop<'a>>>,
+    chooser: Option<&'a str>,
     /// First and last step at which each is alive in the order of the file.
     alive: [Option<[u32; 2]>; 2],
     right: Option<Vec<JsonStep<'a>>>,
@@ -70,8 +75,17 @@ pub fn run(mut args: WhyArgs, ui: &Ui) -> Result<Exit, Failure> {
     let a = named(graph, &args.a).map_err(|e| bad(&e))?;
     let b = named(graph, &args.b).map_err(|e| bad(&e))?;
     let found = relation(graph, table, a, b).map_err(|e| bad(&e))?;
-    let guarded = compile::run(graph, table, &Options::of(graph)).map_err(|e| bad(&e))?;
-    let rules = rules(graph, &guarded.findings, a, b);
+    // A rule parts what would be one memory, so between two memories there is none; what rules ask
+    // of either alone is told where it is soon found.
+    let asks = matches!(found, Relation::SameMemory { .. }) || graph.nodes.len() <= FEW_NODES;
+    let findings = match asks {
+        true => {
+            let guarded = compile::run(graph, table, &Options::of(graph));
+            guarded.map_err(|e| bad(&e))?.findings
+        }
+        false => Vec::new(),
+    };
+    let rules = rules(graph, &findings, a, b);
     let alive = alive(&loaded, a, b).map_err(|e| bad(&e))?;
     if args.json {
         let mut json = Json {
@@ -82,6 +96,8 @@ pub fn run(mut args: WhyArgs, ui: &Ui) -> Result<Exit, Failure> {
             first: None,
             second: None,
             path: None,
+            back: None,
+            chooser: None,
             alive,
             right: None,
             wrong: None,
@@ -99,6 +115,11 @@ pub fn run(mut args: WhyArgs, ui: &Ui) -> Result<Exit, Failure> {
                 json.second = Some(graph.value_label(*second));
                 json.path = Some(hops(path));
             }
+            Relation::InTurn { there, back } => {
+                json.path = Some(hops(there));
+                json.back = Some(hops(back));
+            }
+            Relation::Exclusive { node } => json.chooser = Some(node),
             Relation::Apart { wrong } => json.wrong = Some(steps(wrong)),
             Relation::Unordered { right, wrong } => {
                 json.right = Some(steps(right));
@@ -153,6 +174,18 @@ fn say(
             ));
             chain(path);
         }
+        Relation::InTurn { there, back } => {
+            ui.say(format!(
+                "in-turn: {a} and {b} are used by turns and never needed together, so they may share memory"
+            ));
+            ui.say(format!("from a use of {a} to a write of {b}:"));
+            chain(there);
+            ui.say(format!("from a use of {b} to a write of {a}:"));
+            chain(back);
+        }
+        Relation::Exclusive { node } => ui.say(format!(
+            "exclusive: {node} runs either what needs {a} or what needs {b}, so they may share memory"
+        )),
         Relation::Apart { wrong } => {
             ui.say(format!("apart: {a} and {b} are needed at the same time"));
             for (name, span) in [a, b].into_iter().zip(alive) {
@@ -168,8 +201,12 @@ fn say(
             ui.say(format!(
                 "unordered: nothing orders the uses of {a} and {b} for certain"
             ));
-            list("in one memory this would go well:", right);
-            list("and this would go wrong:", wrong);
+            if !right.is_empty() {
+                list("in one memory this would go well:", right);
+            }
+            if !wrong.is_empty() {
+                list("in one memory this would go wrong:", wrong);
+            }
         }
     }
 }
