@@ -67,11 +67,11 @@ pub fn run(graph: &Graph, table: &OpTable) -> Report {
     };
     let known = Memories::new(graph, table);
     let memories = known.all(&lint.work);
-    for memory in &memories {
+    let open = lint.unordered(&memories);
+    for (number, memory) in memories.iter().enumerate() {
         lint.constant(memory);
-        lint.late_readers(memory, &known);
+        lint.late_readers(memory, &known, |pair| open.contains(&(number, pair)));
     }
-    lint.unordered(&memories);
     lint.results();
     lint.dimensions();
     lint.borders();
@@ -155,14 +155,21 @@ impl Lint<'_> {
         }
     }
 
-    /// Accesses in no order.
-    fn unordered(&mut self, memories: &[Memory]) {
+    /// Accesses in no order; gives the pairs, each with the number of its memory. Of two writers the
+    /// first by name is named first, wherever they stand in the file.
+    fn unordered(&mut self, memories: &[Memory]) -> FxHashSet<(usize, (NodeId, NodeId))> {
         let graph = self.graph;
         let found = order::unordered(graph, &self.work, memories, MAX_HITS as u64);
         self.report.left_out += found.left_out;
+        let mut open = FxHashSet::default();
         for pair in found.pairs {
-            let (writer, other) = (pair.writer, pair.other);
-            let names = [writer, other].map(|n| graph.node_label(n));
+            let (mut writer, mut other) = (pair.writer, pair.other);
+            open.extend([(writer, other), (other, writer)].map(|two| (pair.memory, two)));
+            let mut names = [writer, other].map(|n| graph.node_label(n));
+            if pair.both_write && names[1] < names[0] {
+                names.reverse();
+                (writer, other) = (other, writer);
+            }
             let streams = [writer, other].map(|n| graph.nodes[n].stream);
             let (kind, on) = match streams {
                 [Some(one), Some(two)] if one != two => {
@@ -184,6 +191,7 @@ impl Lint<'_> {
             let nodes = [writer, other];
             self.hit_of_kind(Code::UnorderedAccess, kind, &nodes, message, witness);
         }
+        open
     }
 
     /// The order that is not the file's, and what comes of it.
@@ -215,9 +223,15 @@ impl Lint<'_> {
         }
     }
 
-    /// Readers of a value that stand after a writer of its memory and mean what was there before.
-    /// Who reads a variable means what was last written, so nobody is late there.
-    fn late_readers(&mut self, memory: &Memory, known: &Memories<'_>) {
+    /// Readers of a value that come after a writer of its memory and mean what was there before; not
+    /// those that are in no order with it. Who reads a variable means what was last written, so nobody
+    /// is late there.
+    fn late_readers(
+        &mut self,
+        memory: &Memory,
+        known: &Memories<'_>,
+        is_open: impl Fn((NodeId, NodeId)) -> bool,
+    ) {
         let graph = self.graph;
         let source = self.source(memory);
         let writers: FxHashSet<NodeId> = memory
@@ -248,8 +262,9 @@ impl Lint<'_> {
                 for reader in later {
                     looks += 1;
                     // What is in two branches of one node never meets.
-                    let meet = side_by_side(graph, writer.node, reader.node).is_some();
-                    if !meet || late.last() == Some(&reader.node) {
+                    let pair = side_by_side(graph, writer.node, reader.node);
+                    let is_late = pair.is_some_and(|pair| !is_open(pair));
+                    if !is_late || late.last() == Some(&reader.node) {
                         continue;
                     }
                     if hits + late.len() >= MAX_HITS || looks > MAX_LOOKS {
@@ -257,9 +272,11 @@ impl Lint<'_> {
                         continue;
                     }
                     late.push(reader.node);
-                    if writer.inside {
-                        break;
-                    }
+                }
+                if writer.inside {
+                    // One is enough, the same wherever they stand.
+                    let first = late.into_iter().min_by_key(|&n| graph.node_label(n));
+                    late = first.into_iter().collect();
                 }
                 hits += late.len();
                 for reader in late {
