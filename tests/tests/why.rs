@@ -125,7 +125,8 @@ impl Stage<'_> {
         // What a node with bodies writes itself, it writes at some border.
         let written = self.sides.iter().find(|(v, _)| {
             let written = format!("writes {} ", self.graph.value_label(**v));
-            format!("{} ", step.does).starts_with(&written)
+            let does = step.does.replacen("a slice of ", "", 1);
+            format!("{does} ").starts_with(&written)
         });
         if let (Some((&value, _)), true) = (written, game.is_running(node)) {
             game.write_at_border(node, value);

@@ -150,6 +150,13 @@ fn guard_parts_what_the_lint_finds() {
             .iter()
             .any(|r| r["kind"] == "read-write" && r["harm"].is_string())
     );
+    let copied = repairs.iter().find(|r| r["node"].is_string());
+    let wrong = copied.and_then(|r| r["wrong"].as_array());
+    let last = wrong.and_then(|steps| steps.last()?["does"].as_str());
+    assert!(
+        last.is_some_and(|does| does.contains(" and finds ")),
+        "{told}"
+    );
     let after = json(&tenure(&["lint", file, "--format", "json"]));
     assert_eq!(
         after["findings"].as_array().map(Vec::len),

@@ -1,8 +1,12 @@
 //! `tenure guard`: the resolved graph, and one line a repair.
 
 use serde::Serialize;
+use tenure_graph::Graph;
+use tenure_graph::effects::OpTable;
 use tenure_guard::repairs::{Repair, Sums, repairs};
-use tenure_guard::{Finding, Kind, Options, compile};
+use tenure_guard::why::without_copy;
+use tenure_guard::witness::Step;
+use tenure_guard::{Finding, GuardError, Kind, Options, compile};
 
 use crate::args::GuardArgs;
 use crate::exit::{Exit, Failure};
@@ -40,6 +44,37 @@ struct JsonRepair<'a> {
     repair: &'a str,
     node: Option<&'a str>,
     bytes: Option<u64>,
+    /// A schedule that goes wrong without the repair's copy.
+    wrong: Option<Vec<JsonStep<'a>>>,
+}
+
+#[derive(Serialize)]
+struct JsonStep<'a> {
+    node: &'a str,
+    does: &'a str,
+}
+
+/// Nodes that are looked at for the schedules that stand behind copies, in all of them together.
+const NODES_OF_SCHEDULES: usize = 1 << 20;
+
+/// What would go wrong without each repair's copy; of programs with very many the first ones.
+fn schedules(
+    repairs: &[&Repair<'_>],
+    guarded: &Graph,
+    table: &OpTable,
+) -> Result<Vec<Option<Vec<Step>>>, GuardError> {
+    let mut left = NODES_OF_SCHEDULES;
+    let of = |repair: &&Repair<'_>| {
+        let Repair::Found(Finding { by: Some(copy), .. }) = repair else {
+            return Ok(None);
+        };
+        let Some(rest) = left.checked_sub(guarded.nodes.len()) else {
+            return Ok(None);
+        };
+        left = rest;
+        without_copy(guarded, table, copy)
+    };
+    repairs.iter().map(of).collect()
 }
 
 /// Runs the command.
@@ -63,10 +98,14 @@ pub fn run(mut args: GuardArgs, ui: &Ui) -> Result<Exit, Failure> {
         .filter(|f| f.repair.is_empty() && shown(f.kind))
         .collect();
     let sums = Sums::of(graph, after, table);
+    let wrong = schedules(&chosen, after, table);
+    let wrong = wrong.map_err(|e| Failure::bad(format!("{path}: {e}")))?;
     if args.json {
         let json = Json {
-            repairs: chosen.iter().map(|r| json(r)).collect(),
-            unrepaired: left.iter().map(|f| json(&Repair::Found(f))).collect(),
+            repairs: (chosen.iter().zip(&wrong))
+                .map(|(repair, wrong)| json(repair, wrong.as_deref()))
+                .collect(),
+            unrepaired: (left.iter().map(|f| json(&Repair::Found(f), None))).collect(),
             copies: JsonCopies {
                 inserted: sums.copies,
                 bytes: sums.bytes,
@@ -82,8 +121,12 @@ pub fn run(mut args: GuardArgs, ui: &Ui) -> Result<Exit, Failure> {
     for warning in &loaded.warnings {
         ui.warn(warning);
     }
-    for repair in &chosen {
+    for (repair, wrong) in chosen.iter().zip(&wrong) {
         ui.say(repair);
+        if let Some(steps) = wrong {
+            let steps: Vec<String> = steps.iter().map(ToString::to_string).collect();
+            ui.say(format!("    without it: {}", steps.join(" → ")));
+        }
     }
     for finding in &left {
         ui.say(format!("{finding}; left as it is"));
@@ -99,7 +142,11 @@ pub fn run(mut args: GuardArgs, ui: &Ui) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn json<'a>(repair: &Repair<'a>) -> JsonRepair<'a> {
+fn json<'a>(repair: &Repair<'a>, wrong: Option<&'a [Step]>) -> JsonRepair<'a> {
+    let wrong = wrong.map(|steps| {
+        let json = |Step { node, does }: &'a Step| JsonStep { node, does };
+        steps.iter().map(json).collect()
+    });
     match *repair {
         Repair::Found(found) => JsonRepair {
             kind: found.kind.name(),
@@ -111,6 +158,7 @@ fn json<'a>(repair: &Repair<'a>) -> JsonRepair<'a> {
             repair: &found.repair,
             node: found.by.as_deref(),
             bytes: found.bytes,
+            wrong,
         },
         Repair::Edited(edited) => JsonRepair {
             kind: edited.kind.name(),
@@ -122,6 +170,7 @@ fn json<'a>(repair: &Repair<'a>) -> JsonRepair<'a> {
             repair: &edited.line.what,
             node: None,
             bytes: None,
+            wrong,
         },
     }
 }

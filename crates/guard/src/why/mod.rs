@@ -13,7 +13,7 @@ mod moments;
 mod schedule;
 mod uses;
 
-use tenure_graph::effects::OpTable;
+use tenure_graph::effects::{OpTable, Trait};
 use tenure_graph::{Graph, ValueId};
 
 use crate::error::GuardError;
@@ -124,6 +124,37 @@ pub fn relation(
     let moments = Moments::of(graph, table, &|value| sides.contains_key(&value));
     let [a, b] = uses(&moments, &sides, [a, b]);
     Ok(answer(&moments, &a, &b))
+}
+
+/// What stands behind a copy of a guarded program: the shortest schedule in which a reader sees wrong
+/// bytes, were what is copied and the copy one memory. `None` where there is none: a rule asks for the
+/// copy, or nothing of that name copies.
+///
+/// # Errors
+/// See [`relation`].
+pub fn without_copy(
+    guarded: &Graph,
+    table: &OpTable,
+    label: &str,
+) -> Result<Option<Vec<Step>>, GuardError> {
+    let mut nodes = guarded.nodes.keys();
+    let copy = nodes.find(|&n| guarded.node_label(n) == label);
+    let Some(copy) = copy.filter(|&n| table.traits(guarded, n).has(Trait::Copies)) else {
+        return Ok(None);
+    };
+    let node = &guarded.nodes[copy];
+    for (from, to) in node.inputs.iter().zip(&node.outputs) {
+        let (Some(from), Some(to)) = (*from, *to) else {
+            continue;
+        };
+        match relation(guarded, table, from, to)? {
+            Relation::Apart { wrong } | Relation::Unordered { wrong, .. } if !wrong.is_empty() => {
+                return Ok(Some(wrong));
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
 }
 
 fn answer(moments: &Moments<'_>, a: &Uses, b: &Uses) -> Relation {
@@ -383,6 +414,26 @@ mod tests {
         // What becomes the result is no use of its memory before it is there.
         assert_eq!(why(lines, "t/a", "y"), "ordered: t/m -data- t/b");
         assert_eq!(why(lines, "x", "t/b"), "ordered: e/d -data- e/e");
+    }
+
+    #[test]
+    fn behind_a_copy_stands_what_would_go_wrong_without_it() {
+        let graph = graph(
+            "%x: float32[4] = Relu()\n%w: float32[4] <ref_input = 0> = AddInplace(%x)\n\
+             %r: float32[4] = Mul(%x, %w)",
+        );
+        let table = OpTable::builtin(Dialect::Ge);
+        let guarded = crate::compile::run(&graph, &table, &crate::Options::default()).unwrap();
+        let steps = without_copy(guarded.graph(&graph), &table, "w_value_copy").unwrap();
+        let steps: Vec<String> = steps.unwrap().iter().map(ToString::to_string).collect();
+        let expected = [
+            "x writes x",
+            "w_value_copy",
+            "w writes w (memory of w_value_copy:0) over it",
+            "r reads x and finds w",
+        ];
+        assert_eq!(steps, expected);
+        assert_eq!(without_copy(&graph, &table, "w_value_copy").unwrap(), None);
     }
 
     #[test]

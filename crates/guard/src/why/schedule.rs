@@ -21,8 +21,10 @@ struct Scene {
     reader: (usize, ValueId),
     /// Loops that go on to their next pass before it is read, in order.
     passes: Vec<NodeId>,
-    /// The bodies that the content passes through.
+    /// The bodies that the content passes through until it is there.
     bodies: Vec<SubgraphId>,
+    /// The bodies that it passes through on the way to its reader.
+    bodies_on: Vec<SubgraphId>,
     /// The loop whose passes each write a slice of the content.
     collects: Option<NodeId>,
 }
@@ -65,7 +67,8 @@ pub(super) fn wrong(
     for &owner in &scene.passes {
         line.next_pass(owner);
     }
-    if line.done.get(scene.reader.0) == Some(&true) {
+    let is_left_out = line.is_left_out(moments.home[scene.reader.0]);
+    if is_left_out || line.done.get(scene.reader.0) == Some(&true) {
         line.next_pass(loop_of_both(
             moments,
             (scene.reader.0, over.start),
@@ -224,7 +227,7 @@ impl Scene {
         let need = clash.kept;
         let mut bodies = Vec::new();
         let maker = origin(moments, kept, (need.value, need.from), &mut bodies)?;
-        let mut passes = Vec::new();
+        let (mut passes, mut bodies_on) = (Vec::new(), Vec::new());
         let at = need.at;
         let is_read = |r: &&(usize, usize)| r.0 == at;
         let here = kept
@@ -233,7 +236,7 @@ impl Scene {
             .and_then(|r| r.iter().find(is_read));
         let reader = match here {
             Some(_) => (at, need.value),
-            None => reader(moments, kept, (need.value, at), &mut passes, &mut bodies)?,
+            None => reader(moments, kept, (need.value, at), &mut passes, &mut bodies_on)?,
         };
         let mut writes = kept.writes.iter();
         let owner = moments.graph.values[maker.1].producer;
@@ -250,9 +253,25 @@ impl Scene {
             reader,
             passes,
             bodies,
+            bodies_on,
             collects: is_sliced.then_some(owner),
         })
     }
+}
+
+/// Some bodies, and those around them.
+fn around(
+    moments: &Moments<'_>,
+    bodies: impl IntoIterator<Item = SubgraphId>,
+) -> FxHashSet<SubgraphId> {
+    let mut all = FxHashSet::default();
+    for body in bodies {
+        let mut around = Some(body);
+        while let Some(here) = around.filter(|&s| all.insert(s)) {
+            around = moments.graph.enclosing(here);
+        }
+    }
+    all
 }
 
 /// Where the content comes from that a value has from a moment on.
@@ -390,6 +409,8 @@ struct Line<'a> {
     done: Vec<bool>,
     /// The bodies that run; of nodes that run one of theirs and are not named, the first does.
     chosen: FxHashSet<SubgraphId>,
+    /// The bodies that run from the next pass of a loop on.
+    then: Option<FxHashSet<SubgraphId>>,
     /// The nodes of which a body is chosen.
     owners: FxHashSet<NodeId>,
     left_out: FxHashMap<SubgraphId, bool>,
@@ -399,46 +420,68 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
+    /// A schedule in which the nodes of a scene run. Where the reader is in another body of a branch
+    /// than the writer, it waits for another pass of the loop around.
     fn new(moments: &'a Moments<'a>, scene: &Scene, clash: Clash) -> Self {
-        let of_scene = [scene.maker.0, scene.reader.0, clash.over.start];
-        let homes = of_scene.map(|at| moments.home[at]);
-        Line::of(moments, scene.bodies.iter().copied().chain(homes))
+        let homes = [scene.maker.0, clash.over.start].map(|at| moments.home[at]);
+        let first = scene.bodies.iter().copied().chain(homes);
+        let mut line = Line::of(moments, first);
+        let (graph, table) = (moments.graph, moments.table);
+        let then = scene.bodies_on.iter().copied();
+        let then = around(moments, then.chain([moments.home[scene.reader.0]]));
+        let is_other = |s: &SubgraphId| {
+            let owner = graph.subgraphs[*s].owner;
+            let is_branch = owner.is_some_and(|o| table.class(graph, o) == OpClass::Branch);
+            is_branch && owner.is_some_and(|o| line.owners.contains(&o)) && !line.chosen.contains(s)
+        };
+        if then.iter().any(is_other) {
+            line.then = Some(then);
+        } else {
+            line.choose(then);
+        }
+        line
     }
 
     fn of(moments: &'a Moments<'a>, bodies: impl IntoIterator<Item = SubgraphId>) -> Self {
-        let graph = moments.graph;
-        let mut chosen = FxHashSet::default();
-        for body in bodies {
-            let mut around = Some(body);
-            while let Some(here) = around.filter(|&s| chosen.insert(s)) {
-                around = graph.enclosing(here);
-            }
-        }
         let mut line = Line {
             moments,
             done: vec![false; moments.needs.len()],
-            owners: chosen
-                .iter()
-                .filter_map(|&s| graph.subgraphs[s].owner)
-                .collect(),
-            chosen,
+            chosen: FxHashSet::default(),
+            then: None,
+            owners: FxHashSet::default(),
             left_out: FxHashMap::default(),
             filled: FxHashMap::default(),
             steps: Vec::new(),
         };
-        line.leave_out();
+        line.choose(around(moments, bodies));
         line
+    }
+
+    /// Lets bodies run, rather than others of the same branches.
+    fn choose(&mut self, bodies: FxHashSet<SubgraphId>) {
+        let (graph, table) = (self.moments.graph, self.moments.table);
+        for &body in &bodies {
+            let Some(owner) = graph.subgraphs[body].owner else {
+                continue;
+            };
+            self.owners.insert(owner);
+            if table.class(graph, owner) == OpClass::Branch {
+                for other in &graph.nodes[owner].bodies {
+                    self.chosen.remove(&other.graph);
+                }
+            }
+        }
+        self.chosen.extend(bodies);
+        self.leave_out();
     }
 
     /// Tells of memory that is filled from outside as well.
     fn announce(&mut self, both: [&Uses; 2]) {
+        let (graph, table) = (self.moments.graph, self.moments.table);
         for uses in both {
             for write in &uses.writes {
-                let class = self
-                    .moments
-                    .table
-                    .class(self.moments.graph, self.moments.node[write.start]);
-                if stands_for_memory(class) {
+                let node = self.moments.node[write.start];
+                if stands_for_memory(table.class(graph, node)) {
                     let does = told_maker(self.moments, uses, (write.start, write.value));
                     self.filled.insert(write.start, does);
                 }
@@ -555,6 +598,9 @@ impl<'a> Line<'a> {
         self.run_before(last);
         if let (Some(start), Some(end)) = (self.moments.start[owner], self.moments.end[owner]) {
             self.done[start + 1..end].fill(false);
+        }
+        if let Some(bodies) = self.then.take() {
+            self.choose(bodies);
         }
     }
 
