@@ -5,6 +5,7 @@
 pub mod case;
 pub mod expect;
 pub mod faults;
+pub mod free_shapes;
 pub mod generate;
 mod kinds;
 pub mod needless;

@@ -429,6 +429,15 @@ pub struct RunArgs {
     /// Write each output as D/NAME.npy
     #[arg(long, value_name = "D")]
     pub output_dir: Option<PathBuf>,
+    /// Which values get their memory from the allocator at each run
+    #[arg(long, value_enum, default_value_t = Pooling::Auto)]
+    pub pool: Pooling,
+    /// Run once more with other values of free dimensions, in the same process
+    #[arg(long, value_name = "NAME=N,…")]
+    pub also: Vec<String>,
+    /// List all values: whether each is planned or pooled, and why
+    #[arg(long)]
+    pub values: bool,
     /// Compare with a run in which no two values share memory, bit by bit; exit 1 when they differ
     #[arg(long)]
     pub verify: bool,
@@ -472,6 +481,17 @@ pub struct BisectArgs {
     /// Print what was found as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Which values get their memory from the allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Pooling {
+    /// None: all must be planned, else it is an error that names those that cannot be
+    Planned,
+    /// Those whose size depends on a free dimension or on data: one plan for all shapes
+    Dynamic,
+    /// Those whose size the data decide; all else is planned for the shapes at hand
+    Auto,
 }
 
 /// Where inputs or outputs live.

@@ -109,18 +109,25 @@ pub fn read_graph(args: &ModelArgs) -> Result<Graph, Failure> {
 /// Contents of up to so many elements take part in shape inference.
 pub const KNOWN_UP_TO: u64 = 256;
 
-/// What is known of a model's inputs beyond the command line's `--dim`.
-#[derive(Default)]
+/// What is known of a model's inputs.
+#[derive(Clone, Default)]
 pub struct Given {
-    /// Further values of dimensions, as `--dim` takes them.
+    /// Values of dimensions, as `--dim` takes them.
     pub dims: Vec<String>,
+    /// Whether dimensions may stay without a value.
+    pub may_stay_free: bool,
     /// Integers in inputs, by name.
     pub contents: BTreeMap<String, Vec<i64>>,
 }
 
 /// Gives a graph its shapes and verifies it.
 pub fn load(graph: Graph, args: &ModelArgs, read_ms: f64) -> Result<Loaded, Failure> {
-    load_for(graph, args, &Given::default(), read_ms)
+    let given = Given {
+        dims: args.dim.clone(),
+        may_stay_free: args.dynamic,
+        ..Given::default()
+    };
+    load_for(graph, args, &given, read_ms)
 }
 
 /// The same for inputs that are known.
@@ -148,11 +155,10 @@ pub fn load_for(
             Failure::bad(format!("{path}: {first}"))
         })?;
     let sha256 = tenure_graph::identity(&graph);
-    let dims = args.dim.iter().chain(&given.dims);
-    let bindings = Bindings::parse(dims).map_err(Failure::bad)?;
+    let bindings = Bindings::parse(&given.dims).map_err(Failure::bad)?;
     let shaped = infer_for(graph, &table, &bindings, &given.contents)
         .map_err(|e| Failure::bad(format!("{path}: {e}")))?;
-    if !args.dynamic && !shaped.free.is_empty() {
+    if !given.may_stay_free && !shaped.free.is_empty() {
         let names: Vec<String> = shaped.free.iter().map(ToString::to_string).collect();
         return Err(Failure::bad(format!(
             "{path}: these dimensions have no value: {}",

@@ -122,12 +122,16 @@ fn settle_node(
             all[slot] = bytes;
         }
         let why = format!("by the contents that {} reads", graph.node_label(node));
-        let dims = decided(graph, node, &all);
-        let output = graph.nodes[node].output(0);
-        return Ok(dims.zip(output).map(|(dims, output)| {
-            graph.values[output].shape = Some(Shape::of(&dims));
-            why
-        }));
+        let Some(found) = decided(graph, node, &all) else {
+            return Ok(None);
+        };
+        let outputs = graph.nodes[node].outputs.clone();
+        for (output, dims) in outputs.into_iter().zip(found) {
+            if let Some(output) = output {
+                graph.values[output].shape = Some(Shape::of(&dims));
+            }
+        }
+        return Ok(Some(why));
     }
     let names: Vec<String> = values.iter().map(|&v| graph.value_label(v)).collect();
     for ((slot, value), bytes) in slots.into_iter().zip(contents) {

@@ -115,6 +115,30 @@ pub fn infer(
     infer_for(graph, table, bindings, &BTreeMap::new())
 }
 
+/// Puts the values of free dimensions in, and infers nothing; returns the dimensions of the graph's
+/// inputs that are left, in the order of the inputs.
+///
+/// # Errors
+///
+/// When a binding names a dimension that the model does not have or contradicts it.
+///
+/// ```
+/// use tenure_graph::shapes::{Bindings, bind};
+/// use tenure_graph::{DType, Dialect, Dim, Graph, Shape};
+///
+/// let mut graph = Graph::new("g", Dialect::Onnx, "main");
+/// let shape = Shape::from_iter([Dim::parse("batch"), Dim::parse("2 * n")]);
+/// let x = graph.add_input(graph.root, "x", DType::F32, Some(shape));
+/// let free = bind(&mut graph, &Bindings::parse(["n=4"])?)?;
+/// assert_eq!(graph.values[x].shape.as_ref().unwrap().to_string(), "[batch, 8]");
+/// assert_eq!(free[0].option("1"), "--dim batch=1");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn bind(graph: &mut Graph, bindings: &Bindings) -> Result<Vec<FreeDim>, BindingError> {
+    Resolved::new(graph, bindings)?.substitute(graph);
+    Ok(bindings::free_dims(graph))
+}
+
 /// The same for a run whose inputs are known: integers that are given for an input of the graph,
 /// by its name, count as known contents. What follows from them holds for this run alone.
 ///

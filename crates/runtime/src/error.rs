@@ -48,6 +48,16 @@ pub enum RuntimeError {
         /// Bytes that are given.
         given: usize,
     },
+    /// An input has other dimensions than the graph's, or needs some and has none.
+    #[error("input {input:?} has shape {expected}, and {given} is given")]
+    InputShape {
+        /// Label of the value.
+        input: String,
+        /// Shape of the graph's input.
+        expected: String,
+        /// The dimensions that are given.
+        given: String,
+    },
     /// A node cannot work on the values that it reads.
     #[error("node {node:?} cannot go on: {reason}")]
     Values {

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::RuntimeError;
 use crate::memory::{Address, Memory};
 use crate::numbers::number;
+use crate::pool::Pool;
 use crate::profile::{Clock, Timed};
 use crate::program::{Action, Condition, Instruction, Program, Trips, Work};
 
@@ -42,7 +43,10 @@ impl Program {
         self.feed(inputs)?;
         match &self.threads {
             Some(threads) => threads.run(self.limit, false).map(drop),
-            None => execute(&mut self.memory, &mut self.code, self.limit, &mut ()),
+            None => {
+                let (memory, pool) = (&mut self.memory, &mut self.pool);
+                execute(memory, pool, &mut self.code, self.limit, &mut ())
+            }
         }
     }
 
@@ -56,7 +60,8 @@ impl Program {
             return threads.run(self.limit, true);
         }
         let mut clock = Clock::new(Instant::now(), 0);
-        execute(&mut self.memory, &mut self.code, self.limit, &mut clock)?;
+        let (memory, pool) = (&mut self.memory, &mut self.pool);
+        execute(memory, pool, &mut self.code, self.limit, &mut clock)?;
         Ok(clock.into_spans())
     }
 }
@@ -64,6 +69,7 @@ impl Program {
 /// Runs instructions, at most `limit` of them.
 pub(crate) fn execute(
     memory: &mut Memory,
+    pool: &mut Pool,
     code: &mut [Instruction],
     limit: u64,
     watch: &mut impl Watch,
@@ -73,7 +79,7 @@ pub(crate) fn execute(
     while let Some(instruction) = code.get_mut(at) {
         left = left.checked_sub(1).ok_or(RuntimeError::TooLong(limit))?;
         watch.before(memory, instruction);
-        at = perform(memory, instruction, at + 1)?;
+        at = perform(memory, pool, instruction, at + 1)?;
         if watch.after(memory, instruction).is_break() {
             return Ok(());
         }
@@ -84,6 +90,7 @@ pub(crate) fn execute(
 /// Does what an instruction says, and gives the number of the next one, `next` as a rule.
 fn perform(
     memory: &mut Memory,
+    pool: &mut Pool,
     instruction: &mut Instruction,
     next: usize,
 ) -> Result<usize, RuntimeError> {
@@ -158,6 +165,13 @@ fn perform(
                 let (from, to) = if *out { (whole, part) } else { (part, whole) };
                 memory.copy(from, to);
             }
+        }
+        Action::Pooled(pooled) => {
+            let done = pooled.perform(memory, pool);
+            done.map_err(|reason| RuntimeError::Values {
+                node: pooled.node.clone(),
+                reason,
+            })?;
         }
         Action::Decide { counter, condition } => {
             let live = first(memory, *condition) != 0.0;

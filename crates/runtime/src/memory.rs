@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use bytemuck::Pod;
+use fixedbitset::FixedBitSet;
 
 use crate::RuntimeError;
 use crate::kernels::Kernel;
@@ -50,7 +51,7 @@ const BLOCK_ALIGN: usize = 64;
 
 /// Bytes of the system's allocator, zero at first.
 #[derive(Debug)]
-struct Block {
+pub(crate) struct Block {
     at: NonNull<u8>,
     layout: Layout,
 }
@@ -64,7 +65,8 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    fn new(len: u64, align: u64) -> Option<Self> {
+    /// `None` when the system has not so much memory.
+    pub(crate) fn new(len: u64, align: u64) -> Option<Self> {
         let len = usize::try_from(len).ok()?;
         let align = usize::try_from(align).ok()?.max(BLOCK_ALIGN);
         let layout = Layout::from_size_align(len, align).ok()?;
@@ -130,7 +132,15 @@ impl Drop for Block {
 #[derive(Debug, Default)]
 pub struct Memory {
     blocks: Vec<Arc<Block>>,
+    /// Numbers of blocks that were taken away.
+    vacant: Vec<u32>,
+    /// Blocks that are written no more, and may be those of several programs.
+    frozen: FixedBitSet,
 }
+
+/// A block that nobody writes to, for another program to read.
+#[derive(Clone, Debug)]
+pub(crate) struct Frozen(Arc<Block>);
 
 impl Memory {
     /// Adds a block of zeros whose first byte lies at a multiple of `align` bytes, and gives its
@@ -146,6 +156,28 @@ impl Memory {
         Ok(number)
     }
 
+    /// Takes a block in, and gives its number.
+    pub(crate) fn adopt(&mut self, block: Block) -> Option<u32> {
+        if let Some(number) = self.vacant.pop() {
+            *self.blocks.get_mut(usize::try_from(number).ok()?)? = Arc::new(block);
+            return Some(number);
+        }
+        let number = u32::try_from(self.blocks.len()).ok()?;
+        self.blocks.push(Arc::new(block));
+        Some(number)
+    }
+
+    /// Gives the memory of a block back to the system. Its number has no bytes then, until another
+    /// block gets it.
+    pub(crate) fn vacate(&mut self, number: u32) {
+        let place = usize::try_from(number).ok();
+        let block = place.and_then(|n| self.blocks.get_mut(n));
+        if let (Some(block), Some(nothing)) = (block, Block::new(0, 1)) {
+            *block = Arc::new(nothing);
+            self.vacant.push(number);
+        }
+    }
+
     /// A second handle of the same blocks, for another thread.
     ///
     /// # Safety
@@ -158,11 +190,43 @@ impl Memory {
     pub(crate) unsafe fn alias(&self) -> Memory {
         Memory {
             blocks: self.blocks.clone(),
+            vacant: Vec::new(),
+            frozen: self.frozen.clone(),
         }
+    }
+
+    /// From now on nobody writes to a block: what tries to finds no bytes.
+    pub(crate) fn freeze(&mut self, number: u32) {
+        if let Ok(number) = usize::try_from(number) {
+            self.frozen.grow_and_insert(number);
+        }
+    }
+
+    fn is_frozen(&self, number: u32) -> bool {
+        usize::try_from(number).is_ok_and(|number| self.frozen.contains(number))
+    }
+
+    /// A block for another program, if it is frozen.
+    pub(crate) fn share(&self, number: u32) -> Option<Frozen> {
+        let block = self.blocks.get(usize::try_from(number).ok()?)?;
+        self.is_frozen(number).then(|| Frozen(Arc::clone(block)))
+    }
+
+    /// Takes another program's block in, and gives its number here.
+    pub(crate) fn add_frozen(&mut self, block: Frozen) -> Option<u32> {
+        let number = u32::try_from(self.blocks.len()).ok()?;
+        self.blocks.push(block.0);
+        self.freeze(number);
+        Some(number)
     }
 
     fn find(&self, number: u32) -> Option<&Block> {
         self.blocks.get(usize::try_from(number).ok()?).map(|b| &**b)
+    }
+
+    /// A block that may be written to.
+    fn find_own(&self, number: u32) -> Option<&Block> {
+        self.find(number).filter(|_| !self.is_frozen(number))
     }
 
     fn whole(&self, number: u32) -> Address {
@@ -196,8 +260,9 @@ impl Memory {
     /// The bytes at an address, to write to; none if they leave the block.
     #[expect(unsafe_code, reason = "the one view of a block")]
     pub fn bytes_mut(&mut self, at: Address) -> &mut [u8] {
-        // Safety: the memory is borrowed by this view alone.
-        self.find(at.block)
+        // Safety: the memory is borrowed by this view alone, and no other memory has a block that is not
+        // frozen.
+        self.find_own(at.block)
             .map_or(&mut [], |block| unsafe { block.write(at) })
     }
 
@@ -212,7 +277,7 @@ impl Memory {
             }
             return;
         }
-        let Some(target) = self.find(to.block) else {
+        let Some(target) = self.find_own(to.block) else {
             return;
         };
         // Safety: the bytes are in another block than those of `from`, and the memory is borrowed
@@ -496,7 +561,7 @@ impl<'a> Call<'a> {
         // hands out (`Slots::new`). Callers hand each out once, for as long as they borrow `self`
         // mutably; and the memory is borrowed by this call alone (`lives`).
         self.memory
-            .find(at.block)
+            .find_own(at.block)
             .map_or(&mut [], |block| unsafe { block.write(at) })
     }
 }
@@ -536,6 +601,33 @@ mod tests {
             memory.copy(outside, at(1, 0, 2));
             memory.copy(at(1, 0, 2), outside);
         }
+    }
+
+    #[test]
+    fn frozen_blocks_are_shared_and_written_no_more() {
+        let mut memory = Memory::default();
+        let (a, b) = (memory.add(4, 1).unwrap(), memory.add(4, 1).unwrap());
+        memory.block_mut(a).fill(7);
+        assert!(memory.share(a).is_none());
+        memory.freeze(a);
+        assert!(memory.block_mut(a).is_empty());
+        memory.copy(at(b, 0, 4), at(a, 0, 4));
+        let mut other = Memory::default();
+        let c = other.add_frozen(memory.share(a).unwrap()).unwrap();
+        assert!(other.block_mut(c).is_empty());
+        drop(memory);
+        assert_eq!(other.block(c), [7; 4]);
+    }
+
+    #[test]
+    fn what_was_taken_away_has_no_bytes() {
+        let mut memory = Memory::default();
+        let a = memory.adopt(Block::new(8, 64).unwrap()).unwrap();
+        assert_eq!(memory.block(a).len(), 8);
+        memory.vacate(a);
+        assert!(memory.block(a).is_empty());
+        assert_eq!(memory.adopt(Block::new(4, 64).unwrap()), Some(a));
+        assert_eq!(memory.block(a).len(), 4);
     }
 
     #[test]

@@ -5,13 +5,15 @@ use std::fmt;
 
 use tenure_check::CheckedPlan;
 use tenure_graph::effects::OpTable;
-use tenure_graph::{DType, Graph, NodeId};
+use tenure_graph::{DType, Dim, Graph, NodeId, Shape};
 
 use crate::RuntimeError;
 use crate::fault::Fault;
 use crate::kernels::{Kernel, Kernels};
 use crate::memory::{Address, Memory, Slots};
+use crate::pool::{Pool, PoolUsage, Pooled, Slot};
 use crate::resolve;
+use crate::resolve::places::Constants;
 use crate::streams::Threads;
 
 /// How storages are laid into memory.
@@ -87,6 +89,8 @@ pub(crate) enum Action {
         counter: Address,
         planned: Option<i64>,
     },
+    /// Something is done with values whose sizes are known only now.
+    Pooled(Box<Pooled>),
 }
 
 /// How often a loop runs at most.
@@ -228,10 +232,11 @@ impl Instruction {
             | Action::Step { counter }
             | Action::Done { counter, .. } => ([Some(*counter), None], None),
             Action::Stray { from, .. } => ([*from, None], None),
-            Action::Clear(_) | Action::Jump(_) => ([None; 2], None),
+            Action::Clear(_) | Action::Jump(_) | Action::Pooled(_) => ([None; 2], None),
         };
         let of_work = work.into_iter().flat_map(|w| w.slots.reads());
-        some.into_iter().flatten().chain(of_work)
+        let pooled = self.pooled().into_iter().flat_map(Pooled::reads);
+        some.into_iter().flatten().chain(of_work).chain(pooled)
     }
 
     /// Where it may write.
@@ -253,14 +258,25 @@ impl Instruction {
             | Action::Jump(_)
             | Action::Next { .. }
             | Action::Done { .. }
+            | Action::Pooled(_)
             | Action::Stray { .. } => (None, [&[]; 3]),
         };
-        one.into_iter().chain(many.into_iter().flatten().copied())
+        let pooled = self.pooled().into_iter().flat_map(Pooled::writes);
+        let many = many.into_iter().flatten().copied();
+        one.into_iter().chain(many).chain(pooled)
+    }
+
+    /// What it does with values whose sizes are known only during the run.
+    fn pooled(&self) -> Option<&Pooled> {
+        match &self.action {
+            Action::Pooled(pooled) => Some(pooled),
+            _ => None,
+        }
     }
 }
 
 /// A tensor in memory, as the caller sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     /// Its label in the graph.
     pub name: String,
@@ -268,7 +284,22 @@ pub struct Tensor {
     pub dtype: DType,
     /// Its dimensions, where they are known.
     pub dims: Option<Vec<u64>>,
+    /// Its shape as the graph has it; `None` where not even the rank is known.
+    pub shape: Option<Shape>,
     pub(crate) at: Address,
+    /// Where it is instead, if its size is known only during the run.
+    pub(crate) slot: Option<Slot>,
+}
+
+impl Tensor {
+    fn wrong_shape(&self, given: &str) -> RuntimeError {
+        let shape = self.shape.as_ref();
+        RuntimeError::InputShape {
+            input: self.name.clone(),
+            expected: shape.map_or("any shape".to_owned(), ToString::to_string),
+            given: given.to_owned(),
+        }
+    }
 }
 
 /// What lives somewhere, for reports: its label and where it is.
@@ -305,6 +336,8 @@ pub(crate) struct Resident {
 #[derive(Debug)]
 pub struct Program {
     pub(crate) memory: Memory,
+    /// Values whose sizes are known only during the run.
+    pub(crate) pool: Pool,
     /// What runs once, when the program is made.
     pub(crate) load: Vec<Instruction>,
     /// What runs each time.
@@ -324,6 +357,8 @@ pub struct Program {
     pub(crate) usage: Usage,
     /// The step that hands the results over.
     pub(crate) results_at: Option<u32>,
+    /// Blocks of constants.
+    pub(crate) constants: Constants,
 }
 
 /// Where the memory of a program is, in bytes.
@@ -405,7 +440,26 @@ impl Program {
         layout: Layout,
         faults: &[Fault],
     ) -> Result<Self, RuntimeError> {
-        resolve::program(graph, table, plan.plan(), kernels, layout, faults)
+        resolve::program(graph, table, plan.plan(), kernels, layout, faults, None)
+    }
+
+    /// The program of a plan for the same model at another shape, which has the memory of its
+    /// constants from another program: they are there once, however many programs there are.
+    ///
+    /// What is not the very same tensor in both graphs is not shared. `graph` and `table` must be
+    /// those that the plan was checked with.
+    ///
+    /// # Errors
+    /// As [`new`](Program::new).
+    pub fn new_beside(
+        graph: &Graph,
+        table: &OpTable,
+        plan: &CheckedPlan,
+        kernels: &Kernels,
+        other: &Program,
+    ) -> Result<Self, RuntimeError> {
+        let (layout, other) = (Layout::Planned, Some(other));
+        resolve::program(graph, table, plan.plan(), kernels, layout, &[], other)
     }
 
     /// The graph's inputs, in the order of [`tenure_graph::Subgraph::inputs`].
@@ -480,27 +534,71 @@ impl Program {
         }
     }
 
+    /// Gives an input whose size is known only during the run its dimensions, for all runs to come.
+    ///
+    /// # Errors
+    /// [`RuntimeError::InputShape`], also where the dimensions are those of a planned input, and other
+    /// ones; [`RuntimeError::InputCount`].
+    pub fn set_input_dims(&mut self, i: usize, dims: &[u64]) -> Result<(), RuntimeError> {
+        let expected = self.inputs.len();
+        let Some(input) = self.inputs.get_mut(i) else {
+            let given = i.saturating_add(1);
+            return Err(RuntimeError::InputCount { expected, given });
+        };
+        let fits = |shape: &Shape| {
+            let same = |(d, &n): (&Dim, &u64)| d.known().is_none_or(|known| known == n);
+            shape.0.len() == dims.len() && shape.0.iter().zip(dims).all(same)
+        };
+        if !input.shape.as_ref().is_none_or(fits) {
+            return Err(input.wrong_shape(&format!("{dims:?}")));
+        }
+        if input.slot.is_some() {
+            input.dims = Some(dims.to_vec());
+        }
+        Ok(())
+    }
+
+    /// What the allocator holds for values whose sizes are known only during the run.
+    #[must_use]
+    pub fn pooled(&self) -> PoolUsage {
+        self.pool.usage()
+    }
+
     /// Puts the caller's inputs where the run reads them.
     pub(crate) fn feed(&mut self, inputs: &[&[u8]]) -> Result<(), RuntimeError> {
+        // A run that ended early has left what it had.
+        self.pool.clear();
         if inputs.len() != self.inputs.len() {
             return Err(RuntimeError::InputCount {
                 expected: self.inputs.len(),
                 given: inputs.len(),
             });
         }
+        let (memory, pool) = (&mut self.memory, &mut self.pool);
         let mut pairs = self.inputs.iter().zip(inputs);
-        pairs.try_for_each(|(tensor, bytes)| put(&mut self.memory, tensor, bytes))
+        pairs.try_for_each(|(tensor, bytes)| match tensor.slot {
+            Some(slot) => put_in(memory, pool, slot, tensor, bytes),
+            None => put(memory, tensor, bytes),
+        })
     }
 
     /// The bytes of output `i` after a run; none if there is no such output.
     #[must_use]
     pub fn result(&self, i: usize) -> Vec<u8> {
+        if let Some(Some(outcome)) = self.pool.results.get(i) {
+            return outcome.bytes.clone();
+        }
         self.results.get(i).map_or(Vec::new(), |t| self.bytes(t))
     }
 
-    /// Dimensions of output `i`; `None` where it is left out.
+    /// Dimensions of output `i`; `None` where it is left out. Those that are known only during the run
+    /// are the last run's.
     #[must_use]
     pub fn result_dims(&self, i: usize) -> Option<Vec<u64>> {
+        if let Some(Some(outcome)) = self.pool.results.get(i) {
+            let dims = outcome.dims.iter();
+            return dims.map(|&d| u64::try_from(d).ok()).collect();
+        }
         self.results.get(i)?.dims.clone()
     }
 
@@ -533,6 +631,36 @@ impl Program {
     fn bytes(&self, tensor: &Tensor) -> Vec<u8> {
         self.memory.bytes(tensor.at).to_vec()
     }
+}
+
+/// An input whose size is known now.
+fn put_in(
+    memory: &mut Memory,
+    pool: &mut Pool,
+    slot: Slot,
+    tensor: &Tensor,
+    bytes: &[u8],
+) -> Result<(), RuntimeError> {
+    let Some(dims) = &tensor.dims else {
+        return Err(tensor.wrong_shape("none"));
+    };
+    let known = Shape::of(dims).bytes(tensor.dtype);
+    let expected = known.and_then(|n| usize::try_from(n).ok());
+    if expected != Some(bytes.len()) {
+        return Err(RuntimeError::InputSize {
+            input: tensor.name.clone(),
+            expected: expected.unwrap_or(usize::MAX),
+            given: bytes.len(),
+        });
+    }
+    if let Some(shape) = &tensor.shape {
+        pool.learn(shape, dims);
+    }
+    let fed = pool.feed(memory, slot, tensor.dtype, dims, bytes);
+    fed.map_err(|reason| RuntimeError::Values {
+        node: tensor.name.clone(),
+        reason,
+    })
 }
 
 fn put(memory: &mut Memory, tensor: &Tensor, bytes: &[u8]) -> Result<(), RuntimeError> {

@@ -11,6 +11,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
+use rustc_hash::FxHashSet;
 use tenure_check::CheckedPlan;
 use tenure_graph::effects::OpTable;
 use tenure_graph::plan::Life;
@@ -133,7 +134,8 @@ impl Sanitizer {
     /// As [`Program::run`].
     pub fn run(&mut self, inputs: &[&[u8]]) -> Result<Option<BadWrite>, RuntimeError> {
         let program = &mut self.program;
-        for number in program.memory.numbers() {
+        let pooled: FxHashSet<u32> = program.pool.blocks().collect();
+        for number in program.memory.numbers().filter(|n| !pooled.contains(n)) {
             let owned = program.residents.iter().filter(|r| r.at.block == number);
             let planned = program.planned.contains(&number);
             let kept: Vec<Address> = owned.map(|r| r.at).filter(|_| !planned).collect();
@@ -144,19 +146,25 @@ impl Sanitizer {
             }
         }
         program.feed(inputs)?;
+        // Memory of the allocator is written as it comes, and not looked at.
+        let pooled: FxHashSet<u32> = program.pool.blocks().collect();
+        let block = |n: u32| match pooled.contains(&n) {
+            true => Vec::new(),
+            false => program.memory.block(n).to_vec(),
+        };
         let blocks = program.memory.numbers();
         let mut guard = Guard {
             storages: &program.storages,
             residents: &program.residents,
             lives: &self.lives,
             labels: &self.labels,
-            copy: blocks.map(|n| program.memory.block(n).to_vec()).collect(),
+            copy: blocks.map(block).collect(),
             alive: self.lives.iter().map(|life| covers(life, 0)).collect(),
             step: 0,
             found: None,
         };
-        let (memory, code) = (&mut program.memory, &mut program.code);
-        execute(memory, code, program.limit, &mut guard)?;
+        let (memory, pool) = (&mut program.memory, &mut program.pool);
+        execute(memory, pool, &mut program.code, program.limit, &mut guard)?;
         Ok(guard.found)
     }
 }

@@ -20,6 +20,7 @@ use tenure_graph::plan::{Phase, Plan};
 use crate::RuntimeError;
 use crate::exec::execute;
 use crate::memory::{Address, Memory};
+use crate::pool::Pool;
 use crate::profile::{Clock, Timed};
 use crate::program::{Action, Instruction};
 use crate::sync::{Builder, Condvar, JoinHandle, Mutex, MutexGuard, PoisonError};
@@ -110,6 +111,11 @@ impl Threads {
             if let Action::Stray { .. } = instruction.action {
                 return Err(refused("a node is made to write where it must not"));
             }
+            if let Action::Pooled(_) = instruction.action {
+                return Err(refused(
+                    "the sizes of some values are known only during the run",
+                ));
+            }
             let unit = layout.unit_of(instruction.step)?;
             accesses.extend(instruction.reads().map(|at| (at, false, unit)));
             accesses.extend(instruction.writes().map(|at| (at, true, unit)));
@@ -182,6 +188,8 @@ impl Drop for Threads {
 /// What a thread does: run after run, unit after unit.
 fn work(me: usize, mut units: Vec<Unit>, mut memory: Memory, shared: &Shared) {
     let mut round = 0;
+    // Nothing is pooled where streams have threads.
+    let mut pool = Pool::default();
     loop {
         let (limit, timed) = {
             let state = shared.until(|s| s.stop || s.round != round);
@@ -198,7 +206,7 @@ fn work(me: usize, mut units: Vec<Unit>, mut memory: Memory, shared: &Shared) {
                 let come = |s: &State| waits.iter().all(|&(thread, n)| s.done[thread] >= n);
                 drop(shared.until(come));
             }
-            let failed = run_unit(unit, &mut memory, limit, &mut clock, shared);
+            let failed = run_unit(unit, &mut memory, &mut pool, limit, &mut clock, shared);
             if unit.records || failed {
                 let mut state = shared.lock();
                 state.done[me] = number;
@@ -220,6 +228,7 @@ fn work(me: usize, mut units: Vec<Unit>, mut memory: Memory, shared: &Shared) {
 fn run_unit(
     unit: &mut Unit,
     memory: &mut Memory,
+    pool: &mut Pool,
     limit: u64,
     clock: &mut Option<Clock>,
     shared: &Shared,
@@ -229,8 +238,8 @@ fn run_unit(
     }
     let code = &mut unit.code;
     let done = catch_unwind(AssertUnwindSafe(|| match clock {
-        Some(clock) => execute(memory, code, limit, clock),
-        None => execute(memory, code, limit, &mut ()),
+        Some(clock) => execute(memory, pool, code, limit, clock),
+        None => execute(memory, pool, code, limit, &mut ()),
     }));
     let done = done.unwrap_or_else(|_| Err(refused("a kernel has panicked")));
     let Err(error) = done else {

@@ -17,7 +17,7 @@ use tenure_runtime::bisect::{
     self, Culprit, Engine, Finding, Kind, Own, Search, Suspicion, Trial, Verdict,
 };
 
-use crate::args::BisectArgs;
+use crate::args::{BisectArgs, Pooling};
 use crate::bench::Bench;
 use crate::exit::{Exit, Failure};
 use crate::files;
@@ -33,9 +33,15 @@ const NOT_RUN: i32 = 126;
 /// Runs the command.
 pub fn run(args: &BisectArgs, ui: &Ui) -> Result<Exit, Failure> {
     let path = args.bench.model.model.display().to_string();
-    let mut bench = Bench::new(&args.bench, ui)?;
+    let mut bench = Bench::new(&args.bench, &[], Pooling::Planned, ui)?;
+    for text in &bench.usual {
+        ui.say(format!("no value is given: --dim {text} is taken"));
+    }
+    let kernels = bench.kernels()?;
     if args.exec.is_none() {
-        bench.fetch()?;
+        for settled in bench.settle(&kernels)? {
+            ui.say(settled.line());
+        }
     }
     let (graph, changes, plan) = planned(&bench, args, ui)?;
     let options = plan.plan().options.clone();
@@ -50,7 +56,6 @@ pub fn run(args: &BisectArgs, ui: &Ui) -> Result<Exit, Failure> {
     };
     let identity = bench.loaded.identity.clone();
     let file = |plan: &CheckedPlan| written(&graph, &identity, &changes, plan);
-    let kernels = bench.kernels()?;
     let is_added = |&n: &NodeId| kernels.is_added(&graph.nodes[n].domain, &graph.nodes[n].op);
     let users = graph.nodes.keys().filter(is_added).collect();
     let mut suspects: Vec<(Suspicion, Vec<NodeId>)> = vec![(Suspicion::UserKernel, users)];

@@ -183,6 +183,12 @@ float! {
     bf16, f32, bf16::to_f32, bf16::from_f32;
 }
 
+/// The elements in bytes that need not be aligned.
+pub(super) fn elements_of<T: bytemuck::Pod>(bytes: &[u8]) -> Vec<T> {
+    let elements = bytes.chunks_exact(size_of::<T>().max(1));
+    elements.map(bytemuck::pod_read_unaligned).collect()
+}
+
 /// Runs an expression with `$T` for the type of elements, among those of a set; gives an error for
 /// other types.
 macro_rules! with_type {

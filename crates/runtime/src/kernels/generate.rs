@@ -3,9 +3,9 @@
 
 use tenure_graph::{Attr, DType, TensorData};
 
-use super::element::{Number, with_type};
+use super::element::{Number, elements_of, with_type};
 use super::strided::around;
-use super::{Made, Make, Site, kernel, product};
+use super::{Dims, Made, Make, Site, Type, kernel, product};
 
 /// The kernels of this family.
 pub(super) const KERNELS: &[(&str, Make)] = &[
@@ -129,7 +129,13 @@ fn non_zero(site: &Site<'_>) -> Made {
     let &[rank, planned] = &y.dims[..] else {
         return Err("the output is no matrix".to_owned());
     };
-    if rank != x.rank() {
+    // A scalar counts as a vector of one element.
+    let dims = if x.rank() == 0 {
+        Dims::from_slice(&[1])
+    } else {
+        x.dims
+    };
+    if rank != dims.len() {
         return Err("the output has not a row for each axis".to_owned());
     }
     with_type!(x.dtype, numbers_and_truth, T => kernel(move |call| {
@@ -142,7 +148,7 @@ fn non_zero(site: &Site<'_>) -> Made {
         let y = call.write::<i64>(0);
         for (n, mut rest) in places().enumerate() {
             for axis in (0..rank).rev() {
-                let size = x.dims[axis].max(1);
+                let size = dims[axis].max(1);
                 y[axis * found + n] = i64::try_from(rest % size).unwrap_or(i64::MAX);
                 rest /= size;
             }
@@ -198,15 +204,65 @@ fn top(site: &Site<'_>) -> Made {
     })
 }
 
+/// The rows that are compared: how many elements lie before and behind the axis, and along it.
+fn rows_of(site: &Site<'_>, x: &Type) -> Result<[usize; 3], String> {
+    Ok(match site.attrs().int("axis") {
+        Some(axis) => around(&x.dims, x.axis(axis)?),
+        None => [1, product(&x.dims), 1],
+    })
+}
+
+/// Groups of equal rows, each in order, so that its first row is the one that stands first.
+fn groups_of<T: Number>(
+    x: &[T],
+    [outer, rows, inner]: [usize; 3],
+    sorted: bool,
+) -> Vec<Vec<usize>> {
+    let element = |row: usize, n: usize| x[(n / inner * rows + row) * inner + n % inner];
+    let compare = |a: usize, b: usize| {
+        let pairs = (0..outer * inner).map(|n| (element(a, n), element(b, n)));
+        let order = pairs.map(|(x, y)| x.partial_cmp(&y).unwrap_or(std::cmp::Ordering::Equal));
+        order.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
+    };
+    let mut order: Vec<usize> = (0..rows).collect();
+    order.sort_by(|&a, &b| compare(a, b));
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for row in order {
+        match groups.last_mut() {
+            Some(group) if compare(group[0], row).is_eq() => group.push(row),
+            _ => groups.push(vec![row]),
+        }
+    }
+    if !sorted {
+        groups.sort_by_key(|group| group[0]);
+    }
+    groups
+}
+
+/// How many rows of these bytes differ.
+pub(super) fn different_rows(site: &Site<'_>, bytes: &[u8]) -> Result<usize, String> {
+    let x = site.input(0)?;
+    let dims = rows_of(site, &x)?;
+    with_type!(x.dtype, numbers_and_truth, T => {
+        let x: Vec<T> = elements_of(bytes);
+        if x.len() != dims.iter().product::<usize>() {
+            return Err("it has another number of elements than its shape says".to_owned());
+        }
+        Ok(groups_of(&x, dims, true).len())
+    })
+}
+
 /// Each row once, with where it stands first, which one each row is, and how often it stands.
 fn unique(site: &Site<'_>) -> Made {
     let (x, y) = (site.input(0)?, site.output(0)?);
     let sorted = site.flag("sorted", true);
-    let (dims, planned) = match site.attrs().int("axis") {
-        Some(axis) => (around(&x.dims, x.axis(axis)?), y.dims[x.axis(axis)?]),
-        None => ([1, product(&x.dims), 1], y.elements()),
+    let dims = rows_of(site, &x)?;
+    let planned = match site.attrs().int("axis") {
+        Some(axis) => y.dims.get(x.axis(axis)?).copied().unwrap_or(0),
+        None => y.elements(),
     };
     let [outer, rows, inner] = dims;
+    let width = outer * inner;
     for i in 1..4 {
         if site.has_output(i) && site.output(i)?.dtype != DType::I64 {
             return Err("places are of type int64".to_owned());
@@ -215,25 +271,7 @@ fn unique(site: &Site<'_>) -> Made {
     with_type!(x.dtype, numbers_and_truth, T => kernel(move |call| {
         let x = call.read::<T>(0);
         let element = |row: usize, n: usize| x[(n / inner * rows + row) * inner + n % inner];
-        let width = outer * inner;
-        let compare = |a: usize, b: usize| {
-            let pairs = (0..width).map(|n| (element(a, n), element(b, n)));
-            let order = pairs.map(|(x, y)| x.partial_cmp(&y).unwrap_or(std::cmp::Ordering::Equal));
-            order.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
-        };
-        let mut order: Vec<usize> = (0..rows).collect();
-        order.sort_by(|&a, &b| compare(a, b));
-        // Groups of equal rows, each in order, so that its first row is the one that stands first.
-        let mut groups: Vec<Vec<usize>> = Vec::new();
-        for row in order {
-            match groups.last_mut() {
-                Some(group) if compare(group[0], row).is_eq() => group.push(row),
-                _ => groups.push(vec![row]),
-            }
-        }
-        if !sorted {
-            groups.sort_by_key(|group| group[0]);
-        }
+        let groups = groups_of(x, dims, sorted);
         if groups.len() != planned {
             return Err(format!("{} rows differ, and {planned} were planned", groups.len()));
         }

@@ -163,7 +163,7 @@ fn product(dims: &[usize]) -> usize {
 }
 
 /// The axis of `rank` ones that a number means: those below 0 count from the back.
-fn axis_of(axis: i64, rank: usize) -> Result<usize, String> {
+pub(crate) fn axis_of(axis: i64, rank: usize) -> Result<usize, String> {
     let signed = i64::try_from(rank).unwrap_or(i64::MAX);
     let from_front = if axis < 0 {
         axis.saturating_add(signed)
@@ -411,6 +411,12 @@ impl Kernels {
     #[must_use]
     pub fn find(&self, domain: &str, op: &str) -> Option<&Maker> {
         self.by_op.get(&key(domain, op)).map(|entry| &*entry.make)
+    }
+
+    /// The same, to keep.
+    pub(crate) fn maker(&self, domain: &str, op: &str) -> Option<Arc<Maker>> {
+        let entry = self.by_op.get(&key(domain, op));
+        entry.map(|entry| Arc::clone(&entry.make))
     }
 
     /// Whether the kernel of an operator was [added](Kernels::add), and is not built in.

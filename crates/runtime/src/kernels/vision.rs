@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 use tenure_graph::DType;
 
-use super::element::{Number, with_type};
+use super::element::{Number, elements_of, with_type};
 use super::window::each;
 use super::{Made, Make, Site, kernel, product};
 
@@ -223,29 +223,57 @@ impl OfSize for usize {
     }
 }
 
-/// The best boxes of each class that do not lie over better ones.
-fn suppress(site: &Site<'_>) -> Made {
-    let (boxes, scores, y) = (site.input(0)?, site.input(1)?, site.output(0)?);
-    let (&[batch, count, 4], &[b, classes, n]) = (&boxes.dims[..], &scores.dims[..]) else {
-        return Err("boxes have four numbers, and a score in each class".to_owned());
-    };
-    let floats = boxes.dtype == DType::F32 && scores.dtype == DType::F32;
-    if (b, n) != (batch, count) || !floats || y.rank() != 2 || y.dims[1] != 3 {
-        return Err("boxes, scores and output do not fit each other".to_owned());
+/// What chooses boxes, and from how many.
+#[derive(Clone, Copy, Debug)]
+struct Suppression {
+    batch: usize,
+    /// Boxes of one image.
+    count: usize,
+    classes: usize,
+    /// Whether a box is its center and its size, and not two corners.
+    centered: bool,
+}
+
+impl Suppression {
+    fn of(site: &Site<'_>) -> Result<Self, String> {
+        let (boxes, scores) = (site.input(0)?, site.input(1)?);
+        let (&[batch, count, 4], &[b, classes, n]) = (&boxes.dims[..], &scores.dims[..]) else {
+            return Err("boxes have four numbers, and a score in each class".to_owned());
+        };
+        let floats = boxes.dtype == DType::F32 && scores.dtype == DType::F32;
+        if (b, n) != (batch, count) || !floats {
+            return Err("boxes and scores do not fit each other".to_owned());
+        }
+        Ok(Suppression {
+            batch,
+            count,
+            classes,
+            centered: site.flag("center_point_box", false),
+        })
     }
-    let centered = site.flag("center_point_box", false);
-    let planned = y.dims[0];
-    kernel(move |call| {
-        let (boxes, scores) = (call.read::<f32>(0), call.read::<f32>(1));
-        let most = call.read::<i64>(2).first().copied().unwrap_or(0);
+
+    /// The best boxes of each class that do not lie over better ones: image, class and box. At most
+    /// `most` of a class, with scores above `least`, that share no more than `overlap` with another.
+    fn choose(
+        &self,
+        boxes: &[f32],
+        scores: &[f32],
+        most: i64,
+        overlap: f32,
+        least: Option<f32>,
+    ) -> Vec<[usize; 3]> {
+        let Suppression {
+            batch,
+            count,
+            classes,
+            centered,
+        } = *self;
         let most = usize::try_from(most).unwrap_or(0);
-        let number = |i: usize| call.read::<f32>(i).first().copied();
-        let (overlap, least) = (number(3).unwrap_or(0.0), number(4));
         let mut chosen: Vec<[usize; 3]> = Vec::new();
         for b in 0..batch {
             let corners = |i: usize| {
                 let at = (b * count + i) * 4;
-                let &[p, q, r, s] = &boxes[at..at + 4] else {
+                let Some(&[p, q, r, s]) = boxes.get(at..at + 4) else {
                     return [0.0; 4];
                 };
                 if centered {
@@ -264,16 +292,54 @@ fn suppress(site: &Site<'_>) -> Made {
                     if kept.len() >= most {
                         break;
                     }
-                    if kept
-                        .iter()
-                        .all(|&j| shared(corners(i), corners(j)) <= overlap)
-                    {
+                    let is_apart = |&j: &usize| shared(corners(i), corners(j)) <= overlap;
+                    if kept.iter().all(is_apart) {
                         kept.push(i);
                         chosen.push([b, c, i]);
                     }
                 }
             }
         }
+        chosen
+    }
+}
+
+/// How many boxes are chosen from inputs of these bytes.
+pub(super) fn chosen_boxes(site: &Site<'_>, inputs: &[Vec<u8>]) -> Result<usize, String> {
+    let suppression = Suppression::of(site)?;
+    let bytes = |i: usize| inputs.get(i).map_or(&[][..], Vec::as_slice);
+    let floats = |i: usize| -> Vec<f32> { elements_of(bytes(i)) };
+    let most = bytes(2).first_chunk();
+    let most = most.map_or(0, |b| i64::from_le_bytes(*b));
+    let number = |i: usize| bytes(i).first_chunk().map(|b| f32::from_le_bytes(*b));
+    let (boxes, scores) = (floats(0), floats(1));
+    let Suppression {
+        batch,
+        count,
+        classes,
+        ..
+    } = suppression;
+    if boxes.len() != batch * count * 4 || scores.len() != batch * classes * count {
+        return Err("boxes and scores are fewer than their shapes say".to_owned());
+    }
+    let overlap = number(3).unwrap_or(0.0);
+    Ok(suppression
+        .choose(&boxes, &scores, most, overlap, number(4))
+        .len())
+}
+
+/// The best boxes of each class that do not lie over better ones.
+fn suppress(site: &Site<'_>) -> Made {
+    let (suppression, y) = (Suppression::of(site)?, site.output(0)?);
+    let &[planned, 3] = &y.dims[..] else {
+        return Err("the output has three numbers for each box".to_owned());
+    };
+    kernel(move |call| {
+        let (boxes, scores) = (call.read::<f32>(0), call.read::<f32>(1));
+        let most = call.read::<i64>(2).first().copied().unwrap_or(0);
+        let number = |i: usize| call.read::<f32>(i).first().copied();
+        let overlap = number(3).unwrap_or(0.0);
+        let chosen = suppression.choose(boxes, scores, most, overlap, number(4));
         if chosen.len() != planned {
             return Err(format!(
                 "{} boxes are chosen, and {planned} were planned",

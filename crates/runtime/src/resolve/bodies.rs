@@ -29,9 +29,27 @@ pub(super) struct Owner {
     counter: Address,
     /// Passes that its outputs have slices for.
     planned: Option<i64>,
+    /// Where it is written how many passes a scan has, if only the run knows.
+    pub(super) passes: Option<Address>,
 }
 
 impl Owner {
+    pub(super) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    pub(super) fn transfers(&self) -> &[Transfer] {
+        &self.transfers
+    }
+
+    pub(super) fn counter(&self) -> Address {
+        self.counter
+    }
+
+    pub(super) fn is_scan(&self) -> bool {
+        self.class == OpClass::Scan
+    }
+
     fn at(&self, point: Point) -> SmallVec<[Transfer; 8]> {
         let here = self.transfers.iter().filter(|t| t.at == point);
         here.copied().collect()
@@ -62,6 +80,7 @@ impl Resolve<'_> {
             ends: Vec::new(),
             counter: Address::default(),
             planned: None,
+            passes: None,
         };
         if counts {
             owner.counter = self.places.counter()?;
@@ -90,7 +109,7 @@ impl Resolve<'_> {
             self.refuse(id, "its condition is left out");
             return Ok(Action::Jump(0));
         };
-        let number = self.condition(id, value, self.source(id, 0, value)?);
+        let number = self.condition(id, value, self.source(id, 0, value)?)?;
         let by_truth = node
             .bodies
             .iter()
@@ -110,12 +129,18 @@ impl Resolve<'_> {
     }
 
     /// A tensor of at least one element whose type is one of numbers.
-    fn condition(&mut self, node: NodeId, value: ValueId, at: Address) -> Condition {
+    fn condition(
+        &mut self,
+        node: NodeId,
+        value: ValueId,
+        at: Address,
+    ) -> Result<Condition, RuntimeError> {
+        let at = self.deciding(node, value, at)?;
         let dtype = self.graph.values[value].dtype;
         if crate::numbers::encode(dtype, [0.0]).is_none_or(|one| one.len() > at.len) {
             self.refuse(node, "its condition is no number");
         }
-        Condition { at, dtype }
+        Ok(Condition { at, dtype })
     }
 
     pub(super) fn enter(&mut self, k: u32) -> Result<(), RuntimeError> {
@@ -147,7 +172,7 @@ impl Resolve<'_> {
             if let (Pass::Take, Some(value)) = (t.pass, t.from) {
                 let at = self.sources(output, value)?;
                 let at = at.first().copied().unwrap_or_default();
-                let taken = self.condition(owner.node, value, at);
+                let taken = self.condition(owner.node, value, at)?;
                 condition = Some(taken);
                 // What comes after may be written over the condition.
                 if owner.class == OpClass::Loop {
@@ -159,9 +184,10 @@ impl Resolve<'_> {
             }
             // As many passes must run as there are slices to write.
             if let (Pass::Append, Some(whole)) = (t.pass, t.to) {
-                owner.planned = self.passes(&owner, whole);
+                owner.planned = self.passes(&owner, whole).or(owner.planned);
             }
         }
+        self.release(output);
         if matches!(owner.class, OpClass::Loop | OpClass::Scan) {
             let counter = owner.counter;
             self.emit(output, Action::Step { counter });
@@ -247,15 +273,21 @@ impl Resolve<'_> {
     /// What a loop that counts its passes begins with, and the instruction at its head.
     fn head(&mut self, owner: &mut Owner) -> Result<Action, RuntimeError> {
         let (id, counter) = (owner.node, owner.counter);
+        self.begin_pooled(owner)?;
         let node = &self.graph.nodes[id];
         let mut condition = None;
         let trips = if owner.class == OpClass::Loop {
             if let Some(value) = node.input(1) {
-                condition = Some(self.condition(id, value, self.source(id, 1, value)?));
+                condition = Some(self.condition(id, value, self.source(id, 1, value)?)?);
             }
             match node.input(0) {
                 Some(value) if self.graph.values[value].dtype == DType::I64 => {
-                    Trips::At(self.source(id, 0, value)?)
+                    // A loop reads its inputs when it begins: later their memory may be another's.
+                    let at = self.source(id, 0, value)?;
+                    let at = self.deciding(id, value, at)?;
+                    let kept = self.places.few(8)?;
+                    self.emit(id, Action::Copy { from: at, to: kept });
+                    Trips::At(kept)
                 }
                 Some(_) => {
                     self.refuse(id, "its number of passes is not of type int64");
@@ -263,6 +295,8 @@ impl Resolve<'_> {
                 }
                 None => Trips::Any,
             }
+        } else if let Some(passes) = owner.passes {
+            Trips::At(passes)
         } else {
             let steps = self.scanned(id);
             if steps.is_none() {
@@ -301,6 +335,9 @@ impl Resolve<'_> {
     /// One value passes in a loop: as a whole, as a slice, or made by the loop itself.
     fn pass(&mut self, reader: NodeId, owner: &Owner, t: &Transfer) -> Result<(), RuntimeError> {
         let counter = owner.counter;
+        if matches!(t.pass, Pass::Slice | Pass::Append) && self.pooled_slice(reader, owner, t)? {
+            return Ok(());
+        }
         match (t.pass, t.from, t.to) {
             (Pass::Make, _, Some(to)) => {
                 let truth = self.graph.values[to].dtype == DType::Bool;
@@ -327,11 +364,7 @@ impl Resolve<'_> {
 
     /// The slices of an output that a loop fills, one a pass.
     fn passes(&self, owner: &Owner, whole: ValueId) -> Option<i64> {
-        let dims = self.dims(whole)?;
-        if owner.class == OpClass::Scan {
-            return self.scanned(owner.node);
-        }
-        i64::try_from(*dims.first()?).ok()
+        self.room_for_passes(owner, whole)
     }
 
     /// The slice of a pass, out of a whole or into it.
@@ -397,7 +430,7 @@ impl Resolve<'_> {
 
     /// All places in which a node finds a value that it hands over: its input slots may have
     /// copies of their own.
-    fn sources(
+    pub(super) fn sources(
         &self,
         reader: NodeId,
         value: ValueId,
@@ -419,6 +452,9 @@ impl Resolve<'_> {
         let (Some(from), Some(to)) = (t.from, t.to) else {
             return Ok(());
         };
+        if self.pooled_transfer(reader, from, to)? {
+            return Ok(());
+        }
         let sources = self.sources(reader, from)?;
         let is_view = t.pass == Pass::View;
         let target = self.places.settle(to, Some(from).filter(|_| is_view))?;

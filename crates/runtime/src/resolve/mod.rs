@@ -4,7 +4,8 @@
 //! the same values handed over, and nothing written where the checker says that nothing is.
 
 mod bodies;
-mod places;
+pub(crate) mod places;
+mod pooled;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tenure_graph::effects::{Effects, Gears, OpClass, OpTable, Trait, cleared};
@@ -17,9 +18,11 @@ use crate::exec::execute;
 use crate::fault::Fault;
 use crate::kernels::{Kernels, Site};
 use crate::memory::{Address, Place, Slots};
+use crate::pool::Pool;
 use crate::program::{Action, Instruction, Layout, Program, Tensor, Usage, Work};
 use bodies::Owner;
 use places::Places;
+use pooled::Lasts;
 
 /// Makes the program of a plan.
 pub(crate) fn program(
@@ -29,6 +32,7 @@ pub(crate) fn program(
     kernels: &Kernels,
     layout: Layout,
     faults: &[Fault],
+    previous: Option<&Program>,
 ) -> Result<Program, RuntimeError> {
     fits(graph, plan)?;
     let mut faults_of: FxHashMap<NodeId, Vec<&Fault>> = FxHashMap::default();
@@ -43,7 +47,7 @@ pub(crate) fn program(
         table,
         plan,
         kernels,
-        places: Places::new(graph, table, plan, layout)?,
+        places: Places::new(graph, table, plan, layout, previous)?,
         copies_of: FxHashMap::default(),
         copy_at: FxHashMap::default(),
         code: Vec::new(),
@@ -55,8 +59,10 @@ pub(crate) fn program(
         faults_of: FxHashMap::default(),
         late: Vec::new(),
         results_at: None,
+        lasts: Lasts::default(),
     };
-    resolve.refuse_dynamic();
+    resolve.refuse_unpoolable();
+    resolve.lasts = resolve.lasts();
     for (k, copy) in (0u32..).zip(&plan.copies) {
         resolve.copies_of.entry(copy.reader).or_default().push(k);
         resolve.copy_at.insert((copy.reader, copy.input), k);
@@ -74,11 +80,15 @@ pub(crate) fn program(
                     resolve.results(step.node)?;
                 } else {
                     resolve.node(step.node)?;
+                    resolve.release(step.node);
                 }
             }
             Phase::Begin => resolve.begin(step.node)?,
             Phase::Enter(k) => resolve.enter(k)?,
-            Phase::End => resolve.end()?,
+            Phase::End => {
+                resolve.end()?;
+                resolve.release(step.node);
+            }
         }
     }
     if !resolve.unsupported.is_empty() {
@@ -86,8 +96,13 @@ pub(crate) fn program(
     }
     let places = resolve.places;
     let usage = Usage::new(&places.memory, &places.planned, &resolve.code);
+    let mut pool = Pool::new(plan.dynamic.len());
+    if pool.is_used() {
+        pool.results = vec![None; resolve.results.len()];
+    }
     let mut program = Program {
         memory: places.memory,
+        pool,
         load,
         code: resolve.code,
         inputs: places.inputs,
@@ -100,8 +115,15 @@ pub(crate) fn program(
         threads: None,
         usage,
         results_at: resolve.results_at,
+        constants: places.constants,
     };
-    execute(&mut program.memory, &mut program.load, u64::MAX, &mut ())?;
+    let (memory, pool) = (&mut program.memory, &mut program.pool);
+    execute(memory, pool, &mut program.load, u64::MAX, &mut ())?;
+    if layout == Layout::Planned {
+        for (_, at) in program.constants.values() {
+            program.memory.freeze(at.block);
+        }
+    }
     Ok(program)
 }
 
@@ -166,6 +188,8 @@ struct Resolve<'a> {
     late: Vec<(u32, NodeId, Action)>,
     /// The step that hands the graph's results over.
     results_at: Option<u32>,
+    /// Whose memory goes back after which node.
+    lasts: Lasts,
 }
 
 impl Resolve<'_> {
@@ -181,16 +205,6 @@ impl Resolve<'_> {
                 op: self.graph.nodes[node].op.to_string(),
                 reason: reason.into(),
             });
-        }
-    }
-
-    fn refuse_dynamic(&mut self) {
-        for &value in &self.plan.dynamic {
-            let reason = format!(
-                "the size of {:?} is not known before the run",
-                self.graph.value_label(value)
-            );
-            self.refuse(self.graph.values[value].producer, reason);
         }
     }
 
@@ -251,8 +265,11 @@ impl Resolve<'_> {
 
     /// A node without bodies.
     fn node(&mut self, id: NodeId) -> Result<(), RuntimeError> {
-        let effects = self.table.effects(self.graph, id);
         self.copies(id)?;
+        if self.has_pooled(id) {
+            return self.pooled_node(id);
+        }
+        let effects = self.table.effects(self.graph, id);
         let inputs = self.inputs(id)?;
         let outputs = self.outputs(id, &effects)?;
         let node = &self.graph.nodes[id];
@@ -428,6 +445,10 @@ impl Resolve<'_> {
                 outputs.push(Address::default());
                 continue;
             };
+            if self.is_pooled(value) {
+                outputs.push(Address::default());
+                continue;
+            }
             let reference = effects.refs.iter().find(|a| a.output == slot);
             // A view that has no place of its own is what it is a view of.
             let input = reference.map(|a| a.input).or(effects.view_of(slot));
@@ -471,8 +492,12 @@ impl Resolve<'_> {
             let result = self.places.result(value, from)?;
             let to = result.at;
             self.results.push(result);
-            self.hand_over(id, from, to);
+            match value.filter(|&v| self.is_pooled(v)) {
+                Some(value) => self.pooled_result(id, value, self.results.len() - 1),
+                None => self.hand_over(id, from, to),
+            }
         }
+        self.release(id);
         Ok(())
     }
 

@@ -1,24 +1,27 @@
 //! Where everything is: planned memory as the plan says, and blocks for what is outside.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::entity::{EntitySet, SecondaryMap};
 use tenure_graph::plan::{Item, Place, Plan};
-use tenure_graph::{DType, Graph, NodeId, ValueId};
+use tenure_graph::{Attr, DType, Graph, Node, NodeId, Tensor, ValueId};
 
 use crate::RuntimeError;
 use crate::exec::COUNTER;
 use crate::memory::{Address, Memory};
 use crate::numbers::contents;
-use crate::program::{Layout, Resident, Tensor};
+use crate::pool::{Operand, Slot, Whereabouts, known_dims};
+use crate::program::{self, Layout, Program, Resident};
 
 /// Addresses of all values, copies and workspaces.
 pub(super) struct Places<'a> {
     graph: &'a Graph,
     layout: Layout,
     pub(super) memory: Memory,
-    pub(super) inputs: Vec<Tensor>,
-    pub(super) variables: Vec<Tensor>,
+    pub(super) inputs: Vec<program::Tensor>,
+    pub(super) variables: Vec<program::Tensor>,
     pub(super) planned: Vec<u32>,
     pub(super) residents: Vec<Resident>,
     pub(super) storages: Vec<Address>,
@@ -28,7 +31,14 @@ pub(super) struct Places<'a> {
     outside: EntitySet<ValueId>,
     copies: Vec<Option<Address>>,
     workspaces: FxHashMap<(NodeId, u32), Address>,
+    /// Values whose sizes are known only during the run.
+    slots: FxHashMap<ValueId, Slot>,
+    /// Blocks of constants, with the tensors that they hold.
+    pub(super) constants: Constants,
 }
+
+/// Blocks that hold the contents of a tensor of the graph and nothing else.
+pub(crate) type Constants = FxHashMap<ValueId, (Arc<Tensor>, Address)>;
 
 impl<'a> Places<'a> {
     pub(super) fn new(
@@ -36,6 +46,7 @@ impl<'a> Places<'a> {
         table: &OpTable,
         plan: &Plan,
         layout: Layout,
+        previous: Option<&Program>,
     ) -> Result<Self, RuntimeError> {
         let mut places = Places {
             graph,
@@ -51,12 +62,17 @@ impl<'a> Places<'a> {
             outside: EntitySet::with_capacity(graph.values.len()),
             copies: vec![None; plan.copies.len()],
             workspaces: FxHashMap::default(),
+            slots: FxHashMap::default(),
+            constants: Constants::default(),
         };
         for &node in &plan.folded {
             places.folded.insert(node);
         }
+        for (slot, &value) in (0..).zip(&plan.dynamic) {
+            places.slots.insert(value, slot);
+        }
         places.lay_out(plan)?;
-        places.outside(table)?;
+        places.outside(table, previous)?;
         places.caller()?;
         Ok(places)
     }
@@ -136,7 +152,7 @@ impl<'a> Places<'a> {
     }
 
     /// Constants, variables, and what is computed once.
-    fn outside(&mut self, table: &OpTable) -> Result<(), RuntimeError> {
+    fn outside(&mut self, table: &OpTable, previous: Option<&Program>) -> Result<(), RuntimeError> {
         let graph = self.graph;
         let mut read: EntitySet<ValueId> = EntitySet::with_capacity(graph.values.len());
         for value in graph.nodes.values().flat_map(|n| n.inputs.iter().flatten()) {
@@ -158,12 +174,24 @@ impl<'a> Places<'a> {
                 }
                 let bytes = graph.bytes(value);
                 let bytes = bytes.ok_or_else(|| wrong("its size is not known".to_owned()))?;
-                let at = self.block(bytes, 1)?;
+                let tensor = (class == OpClass::Constant)
+                    .then(|| tensor_of(node))
+                    .flatten();
+                let shared = tensor
+                    .zip(previous)
+                    .and_then(|(t, p)| self.share(value, t, p));
+                let at = match shared {
+                    Some(at) => at,
+                    None => self.block(bytes, 1)?,
+                };
                 self.values[value] = Some(at);
                 self.outside.insert(value);
                 let label = graph.value_label(value);
                 self.residents.push(Resident { label, at });
-                if !is_source {
+                if let Some(tensor) = tensor {
+                    self.constants.insert(value, (Arc::clone(tensor), at));
+                }
+                if !is_source || shared.is_some() {
                     continue;
                 }
                 match contents(graph, id).map_err(wrong)? {
@@ -180,6 +208,21 @@ impl<'a> Places<'a> {
         Ok(())
     }
 
+    /// The block in which another program has the very same tensor.
+    fn share(
+        &mut self,
+        value: ValueId,
+        tensor: &Arc<Tensor>,
+        previous: &Program,
+    ) -> Option<Address> {
+        let (held, at) = previous.constants.get(&value)?;
+        if self.layout != Layout::Planned || !Arc::ptr_eq(held, tensor) {
+            return None;
+        }
+        let block = self.memory.add_frozen(previous.memory.share(at.block)?)?;
+        Some(Address { block, ..*at })
+    }
+
     /// The graph's inputs: planned, or in the caller's memory.
     fn caller(&mut self) -> Result<(), RuntimeError> {
         let graph = self.graph;
@@ -193,6 +236,7 @@ impl<'a> Places<'a> {
             }
             let at = match self.values[value] {
                 Some(at) => at,
+                None if self.slot(value).is_some() => Address::default(),
                 None => {
                     let at = self.block(graph.bytes(value).unwrap_or(0), 1)?;
                     self.values[value] = Some(at);
@@ -208,13 +252,35 @@ impl<'a> Places<'a> {
         Ok(())
     }
 
-    fn tensor(&self, value: ValueId, at: Address) -> Tensor {
-        Tensor {
+    fn tensor(&self, value: ValueId, at: Address) -> program::Tensor {
+        program::Tensor {
             name: self.graph.value_label(value),
             dtype: self.graph.values[value].dtype,
             dims: self.dims(value),
+            shape: self.graph.values[value].shape.clone(),
             at,
+            slot: self.slot(value),
         }
+    }
+
+    /// The slot of a value whose size is known only during the run.
+    pub(super) fn slot(&self, value: ValueId) -> Option<Slot> {
+        self.slots.get(&value).copied()
+    }
+
+    /// A value, wherever it is.
+    pub(super) fn operand(&self, value: ValueId, at: Address) -> Operand {
+        let slot = self.slot(value);
+        Operand {
+            place: slot.map_or(Whereabouts::Fixed(at), Whereabouts::Pooled),
+            dtype: self.graph.values[value].dtype,
+            dims: known_dims(&self.graph.values[value]),
+        }
+    }
+
+    /// Memory beside the plan for a few bytes.
+    pub(super) fn few(&mut self, bytes: u64) -> Result<Address, RuntimeError> {
+        self.block(bytes, 1)
     }
 
     fn dims(&self, value: ValueId) -> Option<Vec<u64>> {
@@ -227,7 +293,7 @@ impl<'a> Places<'a> {
         &mut self,
         value: Option<ValueId>,
         from: Address,
-    ) -> Result<Tensor, RuntimeError> {
+    ) -> Result<program::Tensor, RuntimeError> {
         let at = self.block(u64::try_from(from.len).unwrap_or(u64::MAX), 1)?;
         let name = value.map_or(String::new(), |v| self.graph.value_label(v));
         let dtype = value.map_or(DType::Unknown, |v| self.graph.values[v].dtype);
@@ -235,11 +301,13 @@ impl<'a> Places<'a> {
             label: format!("output {name}"),
             at,
         });
-        Ok(Tensor {
+        Ok(program::Tensor {
             name,
             dtype,
             dims: value.and_then(|v| self.dims(v)),
+            shape: value.and_then(|v| self.graph.values[v].shape.clone()),
             at,
+            slot: None,
         })
     }
 
@@ -306,6 +374,14 @@ impl<'a> Places<'a> {
                 self.graph.node_label(node)
             ))),
         }
+    }
+}
+
+/// The tensor that a constant holds.
+fn tensor_of(node: &Node) -> Option<&Arc<Tensor>> {
+    match node.attrs.get("value") {
+        Some(Attr::Tensor(tensor)) => Some(tensor),
+        _ => None,
     }
 }
 
