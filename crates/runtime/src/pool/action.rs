@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 use tenure_graph::{DType, Dim, Shape};
 
-use super::{Here, Operand, Outcome, Pool, PoolWork, Slot, Whereabouts, bytes_of};
+use super::{Here, Operand, Outcome, Pool, PoolWork, Slot, Spot, bytes_of};
 use crate::kernels::{Dims, axis_of};
 use crate::memory::{Address, Memory};
 
@@ -176,13 +176,13 @@ impl Pool {
         dims: Dims,
     ) -> Result<(), String> {
         match (from.place, to.place) {
-            (Whereabouts::Pooled(from), Whereabouts::Pooled(to)) => self.share(from, to, dims),
-            (Whereabouts::Fixed(_), Whereabouts::Pooled(slot)) => {
+            (Spot::Pooled(from), Spot::Pooled(to)) => self.share(from, to, dims),
+            (Spot::Fixed(_), Spot::Pooled(slot)) => {
                 let made = self.make(memory, slot, to.dtype, &dims)?;
                 memory.copy(here.at, made.at);
                 Ok(())
             }
-            (_, Whereabouts::Fixed(at)) => {
+            (_, Spot::Fixed(at)) => {
                 if to.dims.as_ref().is_some_and(|planned| *planned != dims) {
                     let planned = to.dims.clone().unwrap_or_default();
                     return Err(other_shape(&dims, &planned));
@@ -216,8 +216,8 @@ impl PoolSlice {
         let mut dims = whole.dims.clone();
         dims.remove(axis);
         let part = match self.part.place {
-            Whereabouts::Pooled(slot) => pool.make(memory, slot, self.part.dtype, &dims)?,
-            Whereabouts::Fixed(_) => {
+            Spot::Pooled(slot) => pool.make(memory, slot, self.part.dtype, &dims)?,
+            Spot::Fixed(_) => {
                 let part = pool.find(&self.part)?;
                 if part.dims != dims {
                     return Err(other_shape(&dims, &part.dims));
@@ -236,8 +236,8 @@ impl PoolSlice {
         let axis = axis_of(self.axis, part.dims.len() + 1)?;
         let pass = self.pass(memory);
         let whole = match self.whole.place {
-            Whereabouts::Fixed(_) => pool.find(&self.whole)?,
-            Whereabouts::Pooled(slot) => {
+            Spot::Fixed(_) => pool.find(&self.whole)?,
+            Spot::Pooled(slot) => {
                 let passes = self.passes.map(|at| {
                     let bytes = memory.bytes(at).first_chunk();
                     let passes = bytes.map_or(0, |b| i64::from_le_bytes(*b));

@@ -42,7 +42,7 @@ const STREAM: u32 = 0;
 /// A value that instructions on slots read or write.
 #[derive(Clone, Debug)]
 pub(crate) struct Operand {
-    pub(crate) place: Whereabouts,
+    pub(crate) place: Spot,
     pub(crate) dtype: DType,
     /// Its dimensions, where the graph knows them.
     pub(crate) dims: Option<Dims>,
@@ -50,7 +50,7 @@ pub(crate) struct Operand {
 
 /// Where a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whereabouts {
+pub(crate) enum Spot {
     /// In planned memory, or outside of it at a place of its own.
     Fixed(Address),
     /// In memory of the allocator.
@@ -61,8 +61,8 @@ impl Operand {
     /// Its place, if that is fixed.
     pub(crate) fn fixed(&self) -> Option<Address> {
         match self.place {
-            Whereabouts::Fixed(at) => Some(at),
-            Whereabouts::Pooled(_) => None,
+            Spot::Fixed(at) => Some(at),
+            Spot::Pooled(_) => None,
         }
     }
 }
@@ -233,11 +233,11 @@ impl Pool {
     /// A tensor as it is now.
     pub(crate) fn find(&self, operand: &Operand) -> Result<Here, String> {
         match operand.place {
-            Whereabouts::Pooled(slot) => {
+            Spot::Pooled(slot) => {
                 let held = self.held(slot).map(|held| held.here.clone());
                 held.ok_or_else(|| "what it reads was not made in this run".to_owned())
             }
-            Whereabouts::Fixed(at) => {
+            Spot::Fixed(at) => {
                 let dims = operand.dims.clone();
                 let dims = dims.ok_or("the shape of what it reads is not known")?;
                 let len = to_usize(bytes_of(operand.dtype, &dims)?)?;

@@ -8,7 +8,7 @@ use tenure_graph::effects::{Alias, Effects, OpTable};
 use tenure_graph::{Graph, NodeId};
 
 use super::sizing::{Given, Lone, takes_part};
-use super::{Here, Operand, Pool, Whereabouts, to_usize};
+use super::{Here, Operand, Pool, Spot, to_usize};
 use crate::allocator::Block;
 use crate::kernels::{Dims, Kernel, Maker, Site};
 use crate::memory::{Address, Memory, Place, Slots};
@@ -220,7 +220,7 @@ impl PoolWork {
         };
         for (o, block, here) in made {
             taken.retain(|&b| b != block);
-            if let Some(Whereabouts::Pooled(slot)) = self.outputs[o].as_ref().map(|o| o.place) {
+            if let Some(Spot::Pooled(slot)) = self.outputs[o].as_ref().map(|o| o.place) {
                 pool.put(slot, block, here);
             }
         }
@@ -252,17 +252,17 @@ impl PoolWork {
             let bytes = super::bytes_of(operand.dtype, dims)?;
             let len = to_usize(bytes)?;
             let at = match operand.place {
-                Whereabouts::Pooled(_) => {
+                Spot::Pooled(_) => {
                     let (block, at) = take(memory, bytes)?;
                     let dims = dims.clone();
                     places.made.push((o, block, Here { dims, at }));
                     at
                 }
-                Whereabouts::Fixed(at) if len > at.len => {
+                Spot::Fixed(at) if len > at.len => {
                     return Err("its output has less memory than its shape needs".to_owned());
                 }
-                Whereabouts::Fixed(at) if at.start.is_multiple_of(align) => Address { len, ..at },
-                Whereabouts::Fixed(at) => {
+                Spot::Fixed(at) if at.start.is_multiple_of(align) => Address { len, ..at },
+                Spot::Fixed(at) => {
                     let (_, beside) = take(memory, bytes)?;
                     places.after.push((beside, Address { len, ..at }));
                     beside

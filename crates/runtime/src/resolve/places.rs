@@ -12,7 +12,7 @@ use crate::RuntimeError;
 use crate::exec::COUNTER;
 use crate::memory::{Address, Memory};
 use crate::numbers::contents;
-use crate::pool::{Operand, Slot, Whereabouts, known_dims};
+use crate::pool::{Operand, Slot, Spot, known_dims};
 use crate::program::{self, Layout, Program, Resident};
 
 /// Addresses of all values, copies and workspaces.
@@ -272,7 +272,7 @@ impl<'a> Places<'a> {
     pub(super) fn operand(&self, value: ValueId, at: Address) -> Operand {
         let slot = self.slot(value);
         Operand {
-            place: slot.map_or(Whereabouts::Fixed(at), Whereabouts::Pooled),
+            place: slot.map_or(Spot::Fixed(at), Spot::Pooled),
             dtype: self.graph.values[value].dtype,
             dims: known_dims(&self.graph.values[value]),
         }
