@@ -111,7 +111,7 @@ fn programs_share_constants_and_nothing_else() {
     let beside = Program::new_beside(&b.graph, &table, &b.plan, &kernels, &first);
     let mut beside = beside.expect("a program");
     let z = encode(DType::F32, (0..160).map(f64::from)).expect("numbers");
-    let mut run = |program: &mut Program, n: usize| {
+    let run = |program: &mut Program, n: usize| {
         let x = vec![0; 4 * n];
         program.run(&[&x, &z]).expect("a run");
         decode(DType::F32, &program.result(0)).expect("numbers")

@@ -30,6 +30,11 @@ pub fn run(args: &RunArgs, ui: &Ui) -> Result<Exit, Failure> {
         pooling => pooling,
     };
     let mut bench = Bench::new(&args.bench, &args.also, pooling, ui)?;
+    if !args.json {
+        for text in &bench.usual {
+            ui.say(format!("no value is given: --dim {text} is taken"));
+        }
+    }
     let kernels = bench.kernels()?;
     let options = options(&args.bench.rules);
     let session = bench.session(&options)?;
@@ -61,7 +66,16 @@ pub fn run(args: &RunArgs, ui: &Ui) -> Result<Exit, Failure> {
     };
     let mut answers = Vec::with_capacity(further.len() + 1);
     for (number, shot) in (1..).zip(std::iter::once(&first).chain(&further)) {
-        match runner.shot(number, shot)? {
+        let done = runner.shot(number, shot).map_err(|failure| {
+            if bench.usual.is_empty() || failure.hint.is_some() {
+                return failure;
+            }
+            let taken = bench.usual.join(", ");
+            failure.hint(format!(
+                "{taken} are taken where no value is given; --dim gives others"
+            ))
+        });
+        match done? {
             Done::Answer(answer) => answers.push(*answer),
             Done::BadWrite(bad) => return refuse(&bad, args, ui),
         }
@@ -611,9 +625,6 @@ impl Answer {
             let text = serde_json::to_string_pretty(self).map_err(Failure::internal)?;
             ui.data(text);
         } else {
-            for text in &self.usual {
-                ui.say(format!("no value is given: --dim {text} is taken"));
-            }
             let many = !self.also.is_empty();
             for answer in std::iter::once(self).chain(&self.also) {
                 if many {
