@@ -14,6 +14,8 @@
 //! A span remembers until when it is used: a *stamp* of the stream that the layer belongs to. The
 //! layer above decides what stamps mean; a merged span has the later one of its parts.
 
+mod look;
+
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
@@ -537,13 +539,6 @@ impl PagePool {
         spans.filter(move |(_, s)| s.pages > 0 && s.holders == 0 && s.is_root() && s.stamp <= stamp)
     }
 
-    /// Bytes that [`recycle`](Self::recycle) would give back.
-    #[must_use]
-    pub fn recyclable(&self, stamp: u64) -> u64 {
-        let pages = self.whole_roots(stamp).map(|(_, s)| s.pages);
-        pages.sum::<u64>().saturating_mul(self.rules.page)
-    }
-
     /// Gives back the roots that are idle as a whole and were used until `stamp` at the latest.
     /// Returns how many bytes that were.
     pub fn recycle(&mut self, stamp: u64, below: &mut dyn Source) -> u64 {
@@ -569,33 +564,6 @@ impl PagePool {
         self.from_below -= piece.bytes;
         self.retire(index);
         piece
-    }
-
-    /// The held spans of each root that has some: the roots with the fewest held pages first, and of
-    /// as many the one with the lowest address.
-    #[must_use]
-    pub fn held_by_root(&self) -> Vec<Vec<SpanId>> {
-        let mut roots: Vec<(u64, u64, Vec<SpanId>)> = Vec::new();
-        for (first, head) in (0u32..).zip(&self.spans) {
-            if head.pages == 0 || head.before != NONE {
-                continue;
-            }
-            let (mut pages, mut held) = (0, Vec::new());
-            let mut index = first;
-            while let Some(span) = self.spans.get(index as usize) {
-                if span.holders > 0 {
-                    pages += span.pages;
-                    let generation = span.generation;
-                    held.push(SpanId { index, generation });
-                }
-                index = span.after;
-            }
-            if !held.is_empty() {
-                roots.push((pages, head.address, held));
-            }
-        }
-        roots.sort();
-        roots.into_iter().map(|(_, _, held)| held).collect()
     }
 
     /// Holds what is idle in the root of a held span, part by part, and counts what else is held.
@@ -651,64 +619,8 @@ impl PagePool {
         Ok(self.forget(id.index))
     }
 
-    /// Address and bytes of a held span.
-    ///
-    /// # Errors
-    /// [`PageError::NotHeld`].
-    pub fn range(&self, id: SpanId) -> Result<std::ops::Range<u64>, PageError> {
-        let span = self.held(id)?;
-        Ok(self.bytes_of(span))
-    }
-
-    /// Until when a held span was used before it was handed out.
-    ///
-    /// # Errors
-    /// [`PageError::NotHeld`].
-    pub fn stamp(&self, id: SpanId) -> Result<u64, PageError> {
-        Ok(self.held(id)?.stamp)
-    }
-
     fn bytes_of(&self, span: &Span) -> std::ops::Range<u64> {
         span.address..span.address + span.pages * self.rules.page
-    }
-
-    /// Addresses of all spans, whether they are held, and until when they were used, in no certain
-    /// order. For reports and tests.
-    pub fn spans(&self) -> impl Iterator<Item = (std::ops::Range<u64>, bool, u64)> {
-        let spans = self.spans.iter().filter(|s| s.pages > 0);
-        spans.map(|s| (self.bytes_of(s), s.holders > 0, s.stamp))
-    }
-
-    /// How many idle spans of so many pages there are.
-    #[must_use]
-    pub fn idle_of(&self, pages: u64) -> u64 {
-        self.classes.get(&pages).map_or(0, |class| class.count)
-    }
-
-    /// Bytes of the largest idle span.
-    #[must_use]
-    pub fn largest_idle(&self) -> u64 {
-        let mut sizes = self.sizes.iter().rev();
-        let largest = sizes.find(|&&size| self.idle_of(size) > 0);
-        largest.map_or(0, |size| size * self.rules.page)
-    }
-
-    /// Bytes that are taken from below.
-    #[must_use]
-    pub fn from_below(&self) -> u64 {
-        self.from_below
-    }
-
-    /// Bytes of a page.
-    #[must_use]
-    pub fn page(&self) -> u64 {
-        self.rules.page
-    }
-
-    /// Counters.
-    #[must_use]
-    pub fn stats(&self) -> PageStats {
-        self.stats
     }
 }
 
