@@ -411,6 +411,14 @@ impl<'g> Game<'g> {
     /// Ends a node with bodies that may end.
     pub fn end(&mut self, owner: NodeId) {
         self.ended.insert(owner);
+        if !self.last.contains_key(&owner) {
+            // Without a pass, what is made slice by slice has none, and is there.
+            for transfer in transfers(self.graph, owner, self.class(owner)) {
+                if let (Pass::Append, Some(value)) = (transfer.pass, transfer.to) {
+                    self.write(value);
+                }
+            }
+        }
         let home = self.graph.nodes[owner].subgraph;
         if let Some(done) = self.open.get_mut(&home) {
             done.insert(owner);

@@ -15,7 +15,9 @@ use tenure_graph::{Graph, NodeId, SubgraphId, ValueId};
 use crate::Guarded;
 use crate::error::GuardError;
 use crate::finding::{Finding, Kind};
-use crate::storage::{Anchor, Classes, SOURCE_VARIABLE, in_order, is_condition, outer_input};
+use crate::storage::{
+    Anchor, Joined, SOURCE_VARIABLE, Within, in_order, is_condition, outer_input,
+};
 use crate::work::Work;
 
 const STAGE: &str = "control-flow";
@@ -50,8 +52,13 @@ fn down_to_a_copy(
     tops: &[SubgraphId],
     levels: &mut impl Iterator<Item = usize>,
 ) -> Result<Guarded, GuardError> {
+    let joined = match graph.subgraphs.len() {
+        1 => Joined::default(),
+        _ => Joined::of(graph, table)?,
+    };
     let mut pass = Pass {
         graph,
+        joined: &joined,
         work: Work::new(graph, table),
         findings: Vec::new(),
     };
@@ -89,8 +96,15 @@ fn down_to_a_copy(
         .guarded(Kind::SubgraphIsolation, STAGE, pass.findings)
 }
 
+/// The inputs of a node.
+fn inputs_of(graph: &Graph, node: NodeId) -> impl Iterator<Item = Anchor> + '_ {
+    let slots = (0u32..).zip(&graph.nodes[node].inputs);
+    slots.map(move |(i, _)| Anchor::input(node, i))
+}
+
 struct Pass<'a> {
     graph: &'a Graph,
+    joined: &'a Joined,
     work: Work<'a>,
     findings: Vec<Finding>,
 }
@@ -113,7 +127,9 @@ impl Pass<'_> {
         let Some(output) = graph.subgraphs[body].output else {
             return Ok(());
         };
-        let classes = Classes::build(graph, self.work.table, body)?;
+        let results = inputs_of(graph, output);
+        let joined = self.joined;
+        let classes = joined.within(graph, body, results);
         let mut given: FxHashMap<usize, bool> = FxHashMap::default();
         let mut seen: FxHashMap<usize, u32> = FxHashMap::default();
         let mut copied = Vec::new();
@@ -179,10 +195,10 @@ impl Pass<'_> {
 
     /// Whether a class of a body holds what the body was given: an input, a constant, a variable, or
     /// what it reads by name from around it.
-    fn has_source(&self, classes: &Classes, class: usize, body: SubgraphId) -> bool {
+    fn has_source(&self, classes: &Within<'_>, class: usize, body: SubgraphId) -> bool {
         let (graph, table) = (self.graph, self.work.table);
-        let mut members = classes.lists[class].iter().map(|&m| classes.anchors[m]);
-        let is_outside = |v: ValueId| classes.index(Anchor::of(graph, v)).is_none();
+        let mut members = classes.members(class);
+        let is_outside = |v: ValueId| !classes.holds(Anchor::of(graph, v));
         members.any(|member| {
             if !member.is_output() {
                 return member.value(graph).is_some_and(is_outside);
@@ -207,7 +223,11 @@ impl Pass<'_> {
         let Some(output) = graph.subgraphs[body].output else {
             return Ok(());
         };
-        let classes = Classes::build(graph, table, body)?;
+        let states = graph.subgraphs[body].inputs.iter();
+        let states = states.map(|&data| Anchor::output(data, 0));
+        let anchors = states.chain(inputs_of(graph, output));
+        let joined = self.joined;
+        let classes = joined.within(graph, body, anchors);
         // The class that each state has when the body begins.
         let mut old: FxHashMap<u32, usize> = FxHashMap::default();
         let mut state_of: FxHashMap<usize, u32> = FxHashMap::default();
@@ -298,9 +318,9 @@ impl Pass<'_> {
     }
 
     /// Nodes of `body` that read a class, or run what reads it.
-    fn readers(&self, classes: &Classes, class: usize, body: SubgraphId) -> Vec<NodeId> {
+    fn readers(&self, classes: &Within<'_>, class: usize, body: SubgraphId) -> Vec<NodeId> {
         let graph = self.graph;
-        let members = classes.lists[class].iter().map(|&m| classes.anchors[m]);
+        let members = classes.members(class);
         let readers = members.filter(|m| !m.is_output() && m.value(graph).is_some());
         let mut readers: Vec<NodeId> = readers.filter_map(|m| graph.around(m.node, body)).collect();
         readers.sort_unstable();
@@ -312,7 +332,7 @@ impl Pass<'_> {
     /// writes the new one starts.
     fn is_read_too_late(
         &self,
-        classes: &Classes,
+        classes: &Within<'_>,
         body: SubgraphId,
         old: Option<&usize>,
         new: usize,
@@ -323,7 +343,7 @@ impl Pass<'_> {
         if readers.is_empty() {
             return false;
         }
-        let members = classes.lists[new].iter().map(|&m| classes.anchors[m]);
+        let members = classes.members(new);
         let writers = members.filter(|m| m.is_output());
         let writers = writers.filter_map(|m| graph.around(m.node, body));
         let Some(writer) = writers.min_by_key(|&n| self.work.position(n)) else {
@@ -339,9 +359,9 @@ impl Pass<'_> {
 
     /// Whether a node copies one value after the other, and reads all of one class before it writes
     /// the other.
-    fn copies_in_turn(&self, node: NodeId, classes: &Classes, old: usize, new: usize) -> bool {
+    fn copies_in_turn(&self, node: NodeId, classes: &Within<'_>, old: usize, new: usize) -> bool {
         let of = |class: usize, is_output: bool| {
-            let members = classes.lists[class].iter().map(|&m| classes.anchors[m]);
+            let members = classes.members(class);
             let slots = members.filter(move |m| m.node == node && m.is_output() == is_output);
             slots.map(|m| match m.slot {
                 Slot::In(i) | Slot::Out(i) => i,

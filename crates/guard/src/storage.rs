@@ -9,6 +9,7 @@
 //! program take time in proportion to `n log n`.
 
 use rustc_hash::FxHashMap;
+use std::ops::Range;
 use tenure_graph::control::{input_index, result_index};
 use tenure_graph::effects::{OpClass, OpTable, Trait};
 use tenure_graph::patch::Slot;
@@ -91,7 +92,7 @@ pub struct Link {
 }
 
 /// The storage classes of one subgraph and everything below it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Classes {
     /// All anchors, in the order of the walk.
     pub anchors: Vec<Anchor>,
@@ -155,6 +156,114 @@ impl Classes {
     pub fn same(&self, a: Anchor, b: Anchor) -> bool {
         self.class_of(a)
             .is_some_and(|class| self.class_of(b) == Some(class))
+    }
+}
+
+/// The classes of a program with what lies beside each anchor, to be looked at body by body.
+#[derive(Default)]
+pub(crate) struct Joined {
+    classes: Classes,
+    /// For each anchor those that it is joined to.
+    beside: Vec<Vec<usize>>,
+}
+
+impl Joined {
+    /// Joins the anchors of a whole program.
+    ///
+    /// # Errors
+    /// Those of [`Classes::build`].
+    pub(crate) fn of(graph: &Graph, table: &OpTable) -> Result<Self, GuardError> {
+        let classes = Classes::build(graph, table, graph.root)?;
+        let mut beside = vec![Vec::new(); classes.anchors.len()];
+        for link in classes.links.iter().flatten() {
+            beside[link.from].push(link.to);
+            beside[link.to].push(link.from);
+        }
+        Ok(Joined { classes, beside })
+    }
+
+    /// The classes that some anchors of a body have by what is in it and below it alone.
+    pub(crate) fn within(
+        &self,
+        graph: &Graph,
+        body: SubgraphId,
+        anchors: impl IntoIterator<Item = Anchor>,
+    ) -> Within<'_> {
+        let mut within = Within {
+            classes: &self.classes,
+            inside: self.places(graph, body),
+            class_of: FxHashMap::default(),
+            lists: Vec::new(),
+        };
+        for anchor in anchors {
+            let start = self.classes.index(anchor);
+            let Some(start) = start.filter(|m| !within.class_of.contains_key(m)) else {
+                continue;
+            };
+            let class = within.lists.len();
+            let mut list = vec![start];
+            within.class_of.insert(start, class);
+            let mut next = 0;
+            while let Some(&here) = list.get(next) {
+                next += 1;
+                for &there in &self.beside[here] {
+                    let is_new = !within.class_of.contains_key(&there);
+                    if is_new && within.inside.contains(&there) {
+                        within.class_of.insert(there, class);
+                        list.push(there);
+                    }
+                }
+            }
+            within.lists.push(list);
+        }
+        within
+    }
+
+    /// The places of the anchors of a body and of all below it, which stand together.
+    fn places(&self, graph: &Graph, body: SubgraphId) -> Range<usize> {
+        let nodes = &graph.subgraphs[body].nodes;
+        let (Some(first), Some(&last)) = (nodes.first(), nodes.last()) else {
+            return 0..0;
+        };
+        let start = self.classes.first.get(first).map_or(0, |place| place.0);
+        let mut last = last;
+        // The last node of the last body that has any comes last.
+        loop {
+            let mut bodies = graph.nodes[last].bodies.iter().rev();
+            let inner = bodies.find_map(|b| graph.subgraphs[b.graph].nodes.last());
+            match inner {
+                Some(&inner) => last = inner,
+                None => break,
+            }
+        }
+        let end = self.classes.first.get(&last).map_or(start, |place| place.1);
+        start..end + graph.nodes[last].outputs.len()
+    }
+}
+
+/// Classes of a body, as far as they were asked for.
+pub(crate) struct Within<'a> {
+    classes: &'a Classes,
+    inside: Range<usize>,
+    class_of: FxHashMap<usize, usize>,
+    lists: Vec<Vec<usize>>,
+}
+
+impl Within<'_> {
+    /// The class of an anchor.
+    pub(crate) fn class_of(&self, anchor: Anchor) -> Option<usize> {
+        self.class_of.get(&self.classes.index(anchor)?).copied()
+    }
+
+    /// The members of a class.
+    pub(crate) fn members(&self, class: usize) -> impl Iterator<Item = Anchor> + '_ {
+        self.lists[class].iter().map(|&m| self.classes.anchors[m])
+    }
+
+    /// Whether an anchor is of the body or below it.
+    pub(crate) fn holds(&self, anchor: Anchor) -> bool {
+        let index = self.classes.index(anchor);
+        index.is_some_and(|m| self.inside.contains(&m))
     }
 }
 

@@ -223,8 +223,8 @@ impl Lint<'_> {
         }
     }
 
-    /// Readers of a value that come after a writer of its memory and mean what was there before; not
-    /// those that are in no order with it. Who reads a variable means what was last written, so nobody
+    /// Readers of a value that come after a writer of its memory and mean what was there before; those
+    /// that are in no order with it only where it leaves garbage. Who reads a variable means what was last written, so nobody
     /// is late there.
     fn late_readers(
         &mut self,
@@ -257,13 +257,19 @@ impl Lint<'_> {
         let (mut hits, mut looks) = (0, 0);
         for same in &readers {
             for (at, writer) in same.iter().enumerate().filter(|(_, u)| u.writes) {
-                let later = same[at + 1..].iter().filter(|u| u.node != writer.node);
+                // What a node may leave garbage in is to be read before.
+                let from = if writer.inside { 0 } else { at + 1 };
+                let others = same.iter().enumerate().skip(from);
+                let others = others.filter(|(_, u)| u.node != writer.node);
                 let mut late = Vec::new();
-                for reader in later {
+                for (place, reader) in others {
                     looks += 1;
                     // What is in two branches of one node never meets.
                     let pair = side_by_side(graph, writer.node, reader.node);
-                    let is_late = pair.is_some_and(|pair| !is_open(pair));
+                    let is_late = pair.is_some_and(|pair| match is_open(pair) {
+                        true => writer.inside,
+                        false => place > at,
+                    });
                     if !is_late || late.last() == Some(&reader.node) {
                         continue;
                     }
