@@ -9,6 +9,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
+use tenure_graph::effects::demands::IN_PLACE_ABILITY;
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::patch::Edit;
 use tenure_graph::{Attr, Graph, NodeId, StreamId};
@@ -24,9 +25,6 @@ use crate::storage::{Anchor, Classes, SOURCE_VARIABLE, in_order, reference};
 use crate::work::Work;
 
 const STAGE: &str = "in-place";
-
-/// Node attribute: pairs of an output and an input that it can be written over.
-const ABILITY: &str = "_output_inplace_ability";
 
 /// An output that may be written over an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,7 +62,7 @@ pub fn candidates(graph: &Graph, table: &OpTable) -> Result<Vec<Candidate>, Guar
 /// The pairs that a node states.
 fn stated(graph: &Graph, id: NodeId) -> Result<Vec<(u32, u32)>, GuardError> {
     let node = &graph.nodes[id];
-    let Some(attr) = node.attrs.get(ABILITY) else {
+    let Some(attr) = node.attrs.get(IN_PLACE_ABILITY) else {
         return Ok(Vec::new());
     };
     let malformed = |problem: String| GuardError::Malformed {
@@ -73,7 +71,7 @@ fn stated(graph: &Graph, id: NodeId) -> Result<Vec<(u32, u32)>, GuardError> {
     };
     let Attr::List(pairs) = attr else {
         return Err(malformed(format!(
-            "{ABILITY} is no list of pairs [output, input]"
+            "{IN_PLACE_ABILITY} is no list of pairs [output, input]"
         )));
     };
     let mut all = Vec::new();
@@ -85,12 +83,13 @@ fn stated(graph: &Graph, id: NodeId) -> Result<Vec<(u32, u32)>, GuardError> {
             .collect();
         let [output, input] = numbers[..] else {
             return Err(malformed(format!(
-                "{ABILITY} has something that is no pair [output, input]"
+                "{IN_PLACE_ABILITY} has something that is no pair [output, input]"
             )));
         };
         if node.output(output as usize).is_none() || node.input(input as usize).is_none() {
-            let problem =
-                format!("{ABILITY} names output {output} and input {input}: one is not there");
+            let problem = format!(
+                "{IN_PLACE_ABILITY} names output {output} and input {input}: one is not there"
+            );
             return Err(malformed(problem));
         }
         all.push((output, input));

@@ -8,7 +8,6 @@
 //! | nodes that record an event and wait for it | a control edge between them |
 //! | `size` of a tensor | bytes to allocate; they hold even where type and shape need more |
 //! | a tensor that reuses an input; `reference` and equal names | a reference to that input |
-//! | `_output_inplace_ability` | leave to write in place |
 //! | `_parent_node_index` | `parent_index` |
 //! | `_sub_stream_id` | the stream, in place of `stream_id` |
 //! | `subgraph_name` | subgraphs, in the roles that the operator's row gives them |
@@ -340,7 +339,6 @@ impl Builder {
                 true => reference(op, k, inputs)?,
                 false => None,
             },
-            may_inplace: in_place(&op.attrs, k),
             size,
             attrs: desc.attrs.clone(),
             ..OutputHints::default()
@@ -555,22 +553,4 @@ fn name_of<'a>(attrs: &'a Attrs, side: &str, k: usize) -> Option<&'a str> {
     let slots = attrs.ints(&format!("{side}_value"))?;
     let at = slots.iter().position(|&s| usize::try_from(s) == Ok(k))?;
     names.get(at)?.as_str()
-}
-
-/// The inputs that output `k` may be written over: pairs of output and input.
-fn in_place(attrs: &Attrs, k: usize) -> Vec<u32> {
-    const ABILITY: &str = "_output_inplace_ability";
-    let rows = match attrs.get(ABILITY) {
-        Some(Attr::List(rows)) => rows.iter().filter_map(Attr::as_ints).collect(),
-        // Dumps that have no lists of lists have an attribute a row.
-        _ => (0..attrs.len())
-            .map_while(|row| attrs.ints(&format!("{ABILITY}_{row}")))
-            .collect::<Vec<_>>(),
-    };
-    rows.iter()
-        .filter_map(|row| match row[..] {
-            [output, input] if usize::try_from(output) == Ok(k) => u32::try_from(input).ok(),
-            _ => None,
-        })
-        .collect()
 }

@@ -189,6 +189,8 @@ impl Builder<'_> {
             let inputs = hints.may_inplace.iter();
             leave.extend(inputs.map(|&input| Alias { output, input }));
         }
+        let pairs = demands::in_place_ability(&site.node.attrs).into_iter();
+        leave.extend(pairs.map(|(output, input)| Alias { output, input }));
         leave.retain(|&a| !self.is_settled(a.output) && site.same_bytes(a));
         if leave.len() > 1 {
             let mut seen = FxHashSet::default();

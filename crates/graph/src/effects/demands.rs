@@ -37,6 +37,8 @@ pub const CLEARS_WORKSPACES: &str = "sub_node_workspace_info";
 pub const CLEARS_OUTPUTS: &str = "atomic_output_index";
 /// Inputs whose memory must be zero before it is filled; -1 stands for all.
 pub const CLEARS_INPUTS: &str = "atomic_input_index";
+/// Outputs that a node can write over inputs.
+pub const IN_PLACE_ABILITY: &str = "_output_inplace_ability";
 /// Attribute of an output that names the variable in whose memory it is written.
 const BOUND_VARIABLE: &str = "_assign_var_name";
 /// All inputs and the first output are one memory, whichever of the inputs comes.
@@ -312,6 +314,31 @@ pub fn bound_variables(graph: &Graph, table: &OpTable) -> FxHashMap<ValueId, Val
     let pairs = bound.into_iter().filter(|&(value, _)| is_compute(value));
     pairs
         .filter_map(|(value, name)| Some((value, *variables.get(name)?)))
+        .collect()
+}
+
+/// Outputs that a node can write over inputs, as pairs of their slots. Where a file has no lists of
+/// lists, each pair is an attribute with a number of its own.
+#[must_use]
+pub fn in_place_ability(attrs: &Attrs) -> Vec<(u32, u32)> {
+    if !attrs
+        .iter()
+        .any(|(name, _)| name.starts_with(IN_PLACE_ABILITY))
+    {
+        return Vec::new();
+    }
+    let rows: Vec<Vec<i64>> = match attrs.get(IN_PLACE_ABILITY) {
+        Some(Attr::List(rows)) => rows.iter().filter_map(Attr::as_ints).collect(),
+        _ => (0..attrs.len())
+            .map_while(|row| attrs.ints(&format!("{IN_PLACE_ABILITY}_{row}")))
+            .collect(),
+    };
+    let slot = |&i: &i64| u32::try_from(i).ok();
+    rows.iter()
+        .filter_map(|row| match &row[..] {
+            [output, input] => Some((slot(output)?, slot(input)?)),
+            _ => None,
+        })
         .collect()
 }
 

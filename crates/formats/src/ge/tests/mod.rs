@@ -2,6 +2,7 @@
 
 mod hostile;
 
+use tenure_graph::effects::OpTable;
 use tenure_graph::{DType, Graph, json, text};
 
 use crate::testing::ge::{Container, Model, Node, Tensor, Value};
@@ -290,8 +291,14 @@ fn the_recorded_size_holds_and_references_are_found() {
     );
     let graph = read(text(&node));
     let y = graph.nodes.values().find(|n| n.name == "y").unwrap();
-    let hints = graph.values[y.output(0).unwrap()].hints.as_ref().unwrap();
-    assert_eq!(hints.may_inplace, [0]);
+    let id = graph.values[y.output(0).unwrap()].producer;
+    let effects = OpTable::builtin(graph.dialect).effects(&graph, id);
+    let pairs: Vec<_> = effects
+        .in_place
+        .iter()
+        .map(|a| (a.output, a.input))
+        .collect();
+    assert_eq!(pairs, [(0, 0)]);
 }
 
 #[test]
