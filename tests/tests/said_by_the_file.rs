@@ -75,6 +75,21 @@ fn what_is_asked_for_its_shape_is_read_when_it_is_reused() {
 }
 
 #[test]
+fn nothing_is_written_over_an_input_that_another_output_is_a_name_of() {
+    // The file says that an output that nobody reads is its node's input.
+    let text = "model m onnx opsets [\"\" 17] graph ^root {
+        %x: float32[6, 8] = Data()
+        %s: float32[8] = Data()
+        %a: float32[6, 8] = Relu(%x)
+        %y: float32[6, 8], _, %d: float32[6, 1] <reuse_input = 0> = LayerNormalization(%a, %s)
+        NetOutput(%y) @out
+      }";
+    for inputs in [Placement::Planned, Placement::User] {
+        planned(text, inputs).unwrap();
+    }
+}
+
+#[test]
 fn what_writes_in_its_input_is_not_computed_at_load_time() {
     let text = "model m onnx opsets [\"\" 17] graph ^root {
         %k: float32[2] = Const() {value = float32[2] [1.0, 2.0]}

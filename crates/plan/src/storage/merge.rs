@@ -277,12 +277,22 @@ impl Join<'_> {
     }
 
     /// Whether a node that writes an output over an input reads the same bytes through no other input, or
-    /// only through inputs that it reads exactly where it writes.
+    /// only through inputs that it reads exactly where it writes, and makes no other name of them.
     fn alone_at(&self, node: NodeId, alias: Alias, effects: &Effects) -> bool {
         let inputs = &self.graph.nodes[node].inputs;
         let Some(group) = self.held(node, alias.input) else {
             return false;
         };
+        // A name that the node itself makes of the input would be of what is written there.
+        let outputs = &self.graph.nodes[node].outputs;
+        let mut views = effects.views.iter().filter(|v| v.output != alias.output);
+        let is_named = |v: &Alias| {
+            let named = outputs.get(v.output as usize).copied().flatten();
+            named.is_some_and(|named| self.group(named) == group)
+        };
+        if views.any(is_named) {
+            return false;
+        }
         let slots = (0u32..).zip(inputs).map(|(j, _)| j);
         let sharers = slots.filter(|&j| self.held(node, j) == Some(group));
         effects.tolerates(alias, sharers)
