@@ -1,7 +1,7 @@
 //! Merges: alternatives are one memory in every plan, and the checker finds what would be lost.
 
 use tenure_graph::effects::OpTable;
-use tenure_graph::plan::{Item, Place, Plan, PlanOptions};
+use tenure_graph::plan::{Item, Place, Placement, Plan, PlanOptions};
 use tenure_graph::text::parse;
 use tenure_graph::{Dialect, Graph, ValueId};
 use tenure_plan::{Config, PlanError, plan};
@@ -169,4 +169,55 @@ fn one_input_is_handed_on_as_well() {
     );
     let plan = planned(&graph, &table).unwrap();
     assert_eq!(start(&graph, &plan, "a"), start(&graph, &plan, "m"));
+}
+
+#[test]
+fn a_name_of_another_value_may_be_an_alternative() {
+    for op in ["Merge", "StreamMerge"] {
+        let (graph, table) = graph(&format!(
+            "%p: float32[16] = Abs(%x) @p
+             %v: float32[4, 4] <ref_input = 0> = Reshape(%p) @v
+             %b: float32[4, 4] = Abs(%p) @b
+             %m: float32[4, 4] = {op}(%v, %b) @m
+             %c: float32[4, 4] = Abs(%m) @c
+             NetOutput(%c) @out"
+        ));
+        let plan = planned(&graph, &table).unwrap();
+        let places = ["v", "b", "m"].map(|name| start(&graph, &plan, name));
+        assert!(places.iter().all(|at| *at == places[0]), "{places:?}");
+    }
+}
+
+#[test]
+fn whatever_has_come_goes_to_the_callers_memory() {
+    let (graph, table) = graph(
+        "%a: float32[16] = Abs(%x) @a
+         %b: float32[16] = Abs(%x) @b
+         %m: float32[16] = StreamMerge(%a, %b) @m
+         NetOutput(%m) @out",
+    );
+    let options = PlanOptions {
+        inputs: Placement::User,
+        outputs: Placement::User,
+        ..PlanOptions::default()
+    };
+    let plan = plan(&graph, &table, &options, &Config::default())
+        .unwrap()
+        .plan;
+    tenure_check::check(&graph, &table, &plan).unwrap();
+    assert_eq!(plan.copies.len(), 1);
+}
+
+#[test]
+fn nothing_comes_from_what_takes_no_memory() {
+    for op in ["Merge", "StreamMerge"] {
+        let (graph, table) = graph(&format!(
+            "%a: float32[16] = Abs(%x) @a {{_output_memory_type = [32768]}}
+             %b: float32[16] = Abs(%x) @b
+             %m: float32[16] = {op}(%a, %b) @m
+             NetOutput(%m) @out"
+        ));
+        let error = planned(&graph, &table).unwrap_err();
+        assert!(matches!(error, PlanError::Merge { .. }), "{error}");
+    }
 }

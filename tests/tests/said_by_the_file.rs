@@ -2,7 +2,7 @@
 //! there is a plan that passes its check, or a refusal that says why.
 
 use tenure_graph::effects::OpTable;
-use tenure_graph::plan::{Item, Placement, Plan, PlanOptions};
+use tenure_graph::plan::{Item, Place, Placement, Plan, PlanOptions, Sizes, Storage};
 use tenure_graph::{Dialect, Graph, text};
 use tenure_plan::{Config, PlanError, plan};
 
@@ -193,6 +193,142 @@ fn what_is_not_in_our_memory_takes_none() {
     assert_eq!(of("_memory_size_calc_type = 1"), 0);
     assert_eq!(of("_tensor_memory_scope = 1"), 1024);
     assert_eq!(of("_tensor_memory_scope = 2"), 0);
+}
+
+#[test]
+fn what_takes_no_memory_has_none_to_spare_and_no_references_with_some() {
+    let text = "model m ge graph ^root {
+        %x: float32[256] = Data() {index = 0}
+        %a: float32[256] = Relu(%x) {_output_memory_type = [32768]}
+        %b: float32[256] <ref_input = 0> = InplaceAdd(%a, %x)
+        %c: float32[256] = Relu(%b)
+        NetOutput(%c) @out
+      }";
+    let graph = text::parse(text).unwrap();
+    let table = OpTable::builtin(graph.dialect);
+    let options = PlanOptions {
+        align: 512,
+        sizes: Sizes::Padded,
+        inputs: Placement::User,
+        outputs: Placement::User,
+        ..PlanOptions::default()
+    };
+    let plan = plan(&graph, &table, &options, &Config::default())
+        .unwrap()
+        .plan;
+    tenure_check::check(&graph, &table, &plan).unwrap();
+    assert_eq!(plan.arenas[0].size, 0);
+}
+
+#[test]
+fn memory_on_the_chip_is_beside_nothing() {
+    let text = |kind: i64| {
+        format!(
+            "model m ge graph ^root {{
+               %x: float32[256] = Data() {{index = 0}}
+               %a: float32[256] = Relu(%x) {{_output_memory_type = [{kind}]}}
+               %b: float32[256] = Relu(%x)
+               %c: float32[512] = Gather(%a, %b) {{continuous_input = true}} @join
+               NetOutput(%c) @out
+             }}"
+        )
+    };
+    planned(&text(2), Placement::Planned).unwrap();
+    let error = planned(&text(0x8000), Placement::Planned).unwrap_err();
+    assert!(error.to_string().contains("\"join\""), "{error}");
+}
+
+#[test]
+fn outputs_of_the_session_share_with_nobody() {
+    let session = 0x1_0000_0002_i64;
+    let kind = format!("{{_output_memory_type = [{session}]}}");
+    let text = format!(
+        "model m ge graph ^root {{
+           %x: float32[256] = Data() {{index = 0}}
+           %a: float32[256] = Exp(%x) {kind}
+           %b: float32[256] = MatMul(%a, %a)
+           %c: float32[256] = Exp(%b) {kind}
+           %d: float32[256] = MatMul(%c, %c)
+           NetOutput(%d) @out
+         }}"
+    );
+    let plan = planned(&text, Placement::Planned).unwrap();
+    let sizes: Vec<u64> = plan.arenas.iter().map(|a| a.size).collect();
+    assert_eq!((plan.arenas.len(), sizes[1]), (2, 2048));
+    // The check asks for it on its own.
+    let mut wrong = plan;
+    let storages = wrong.storages.values_mut();
+    for storage in storages.filter(|s| matches!(s.place, Place::Arena { arena: 1, .. })) {
+        storage.place = Place::Arena {
+            arena: 1,
+            offset: 0,
+        };
+        storage.life = storage
+            .life
+            .iter()
+            .copied()
+            .filter(|s| s.first > 0)
+            .collect();
+    }
+    let graph = text::parse(&text).unwrap();
+    let found = tenure_check::check(&graph, &OpTable::builtin(Dialect::Ge), &wrong).unwrap_err();
+    assert!(
+        found
+            .iter()
+            .any(|v| v.code() == "T071" || v.code() == "T029"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn nothing_is_written_over_memory_of_another_size() {
+    let size = |size: u64| {
+        let text = format!(
+            "model m ge graph ^root {{
+               %x: float32[128] = Data() {{index = 0}}
+               %a: float32[128] <size = 512> = Op(%x)
+               %b: float32[128] <size = {size}> = Op(%a) {{_output_inplace_ability = [[0, 0]]}}
+               NetOutput(%b) @out
+             }}"
+        );
+        let plan = planned(&text, Placement::User).unwrap();
+        let holds_two = |s: &Storage| s.members.len() == 2;
+        plan.storages.values().any(holds_two)
+    };
+    assert!(size(512));
+    assert!(!size(4096));
+}
+
+#[test]
+fn what_must_be_zero_is_written_over_no_input() {
+    let text = |attrs: &str| {
+        format!(
+            "model m ge graph ^root {{
+               %x: float32[128] = Data() {{index = 0}}
+               %a: float32[128] = Op(%x)
+               AtomicAddrClean() @clean after @op_2
+               %c: float32[128] = Op(%a) {{_output_inplace_ability = [[0, 0]]{attrs}}} @add after @clean
+               NetOutput(%c) @out
+             }}"
+        )
+    };
+    for (attrs, shares) in [("", true), (", atomic_output_index = [0]", false)] {
+        let text = text(attrs).replace("= Op(%x)", "= Op(%x) @op_2");
+        let graph = text::parse(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        let table = OpTable::builtin(Dialect::Ge);
+        let guarded = tenure_guard::in_place::resolve(&graph, &table, &Default::default());
+        let guarded = guarded.unwrap();
+        let guarded = guarded.graph(&graph);
+        let plan = plan(guarded, &table, &PlanOptions::default(), &Config::default());
+        let plan = plan.unwrap().plan;
+        tenure_check::check(guarded, &table, &plan).unwrap_or_else(|v| panic!("{text}: {v:?}"));
+        let has = |s: &Storage, name: &str| {
+            let mut members = s.members.iter();
+            members.any(|m| matches!(m.item, Item::Value(v) if guarded.values[v].name == name))
+        };
+        let one = plan.storages.values().any(|s| has(s, "a") && has(s, "c"));
+        assert_eq!(one, shares, "{attrs}");
+    }
 }
 
 #[test]

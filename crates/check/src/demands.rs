@@ -16,7 +16,7 @@ pub(crate) use placed::packed;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use tenure_graph::effects::demands::bound_variables;
-use tenure_graph::effects::{Alias, Effects, OpClass, OpTable, Run};
+use tenure_graph::effects::{Alias, Effects, Merges, OpClass, OpTable, Run};
 use tenure_graph::entity::EntitySet;
 use tenure_graph::plan::{Item, Phase, Place, Placement, Plan, Sharing};
 use tenure_graph::{Graph, NodeId, StorageId, ValueId};
@@ -71,6 +71,7 @@ pub(crate) fn gather(
         variables,
         bound: bound_variables(graph, table),
         cleared: ClearedMemory::new(graph, table, plan),
+        merges: Merges::new(graph, table),
         handed: FxHashMap::default(),
         unplaced: FxHashSet::default(),
         stack: Vec::new(),
@@ -106,6 +107,8 @@ struct Gather<'g, 'a> {
     bound: FxHashMap<ValueId, ValueId>,
     /// What must be zero, and who clears it.
     cleared: ClearedMemory,
+    /// What is made for nodes that hand on one of several.
+    merges: Merges,
     /// Where nodes that have copies find the values that they hand over.
     handed: FxHashMap<(NodeId, ValueId), SmallVec<[Item; 1]>>,
     /// Values that were found to have no memory.
@@ -433,7 +436,10 @@ impl Gather<'_, '_> {
             match (view, source) {
                 (Some(_), Some(from)) => {
                     self.settle(value, source);
-                    self.same(value, from);
+                    // One alternative of a merge keeps its name when the others are written.
+                    if !self.merges.has(value) {
+                        self.same(value, from);
+                    }
                     self.share(value, from);
                 }
                 _ => self.settle(value, None),

@@ -2,7 +2,7 @@
 //! and what may be computed at load time.
 
 use rustc_hash::FxHashSet;
-use tenure_graph::effects::demands::is_alone;
+use tenure_graph::effects::demands::{is_alone, is_output_alone};
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::plan::{Item, Member, Place, Plan, Sharing};
 use tenure_graph::{Graph, NodeId, StorageId, ValueId};
@@ -112,7 +112,11 @@ pub(crate) fn no_reuse(graph: &Graph, table: &OpTable, plan: &Plan, findings: &m
         named.contains(node.name.as_str()) || named.contains(&*node.op) || is_alone(node)
     };
     let alone = |item: Item| match item {
-        Item::Value(v) => is_alone(graph.values[v].producer),
+        Item::Value(v) => {
+            let made = &graph.values[v];
+            let node = &graph.nodes[made.producer];
+            is_alone(made.producer) || is_output_alone(node, made.output)
+        }
         Item::Workspace(n, k) => {
             let scratch = || table.effects(graph, n).scratch.get(k as usize).copied();
             is_alone(n) || scratch().is_some_and(|s| s.alone)

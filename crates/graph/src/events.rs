@@ -5,7 +5,9 @@
 //! of the program knows control edges.
 
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
+use crate::effects::GEAR;
 use crate::effects::{OpTable, Trait};
 use crate::link::NodeDef;
 
@@ -14,26 +16,48 @@ const EVENT: &str = "event_id";
 
 /// Gives each node that waits for an event a control edge from the node that recorded it last.
 /// `nodes` are those of one subgraph in the order in which they run; who waits for an event that
-/// nobody recorded before waits for nothing.
+/// nobody recorded before waits for nothing. A node of one gear of several waits for what runs in that
+/// gear.
 pub fn to_control(nodes: &mut [NodeDef], table: &OpTable) {
-    let mut recorders: FxHashMap<i64, usize> = FxHashMap::default();
+    // The last of each gear, by event.
+    let mut recorders: FxHashMap<i64, BTreeMap<String, usize>> = FxHashMap::default();
     for n in 0..nodes.len() {
         let Some(event) = nodes[n].attrs.int(EVENT) else {
             continue;
         };
         let traits = table.traits_of_op(&nodes[n].domain, &nodes[n].op);
         if traits.has(Trait::RecordsEvent) {
-            recorders.insert(event, n);
+            let of = recorders.entry(event).or_default();
+            of.insert(gear(&nodes[n]).to_owned(), n);
         } else if traits.has(Trait::WaitsForEvent)
-            && let Some(&recorder) = recorders.get(&event)
+            && let Some(recorders) = recorders.get(&event)
         {
-            let recorder = nodes[recorder].name.clone();
-            let control = &mut nodes[n].control;
-            if !control.contains(&recorder) {
-                control.push(recorder);
+            let mine = gear(&nodes[n]);
+            let in_all = recorders.get(ALL_GEARS).copied();
+            let waited: Vec<usize> = if mine == ALL_GEARS {
+                let last = recorders.values().copied();
+                last.filter(|&at| Some(at) >= in_all).collect()
+            } else {
+                let own = recorders.get(mine).copied();
+                own.max(in_all).into_iter().collect()
+            };
+            for recorder in waited {
+                let recorder = nodes[recorder].name.clone();
+                let control = &mut nodes[n].control;
+                if !control.contains(&recorder) {
+                    control.push(recorder);
+                }
             }
         }
     }
+}
+
+/// The label of what runs with every gear.
+const ALL_GEARS: &str = "";
+
+/// The one of several gears that a node is in.
+fn gear(node: &NodeDef) -> &str {
+    node.attrs.str(GEAR).unwrap_or(ALL_GEARS)
 }
 
 #[cfg(test)]
@@ -41,11 +65,12 @@ mod tests {
     use crate::json;
 
     /// The nodes that each node waits for, in a graph of the given nodes (name, operator, stream,
-    /// event).
+    /// event). What is before a `/` of a name is the node's gear.
     fn control(nodes: &[(&str, &str, i64, i64)]) -> Vec<Vec<String>> {
         let node = |&(name, op, stream, event): &(&str, &str, i64, i64)| {
+            let gear = name.split_once('/').map_or("", |(gear, _)| gear);
             format!(
-                r#"{{"name":"{name}","op":"{op}","stream":{stream},"attrs":{{"event_id":{event}}}}}"#
+                r#"{{"name":"{name}","op":"{op}","stream":{stream},"attrs":{{"event_id":{event},"_batch_label":"{gear}"}}}}"#
             )
         };
         let nodes: Vec<String> = nodes.iter().map(node).collect();
@@ -79,5 +104,24 @@ mod tests {
         assert_eq!(found[4], ["second"]);
         assert_eq!(found[5], ["second"]);
         assert_eq!(found[6], none, "it waits for nothing");
+    }
+
+    #[test]
+    fn a_gear_waits_for_what_runs_in_it() {
+        let found = control(&[
+            ("a/send", "Send", 0, 7),
+            ("b/send", "Send", 0, 7),
+            ("a/wait", "Recv", 1, 7),
+            ("b/wait", "Recv", 1, 7),
+            ("wait", "Recv", 1, 7),
+            ("send", "Send", 0, 7),
+            ("a/again", "Recv", 1, 7),
+            ("again", "Recv", 1, 7),
+            ("c/wait", "Recv", 1, 7),
+        ]);
+        assert_eq!(found[2], ["a/send"]);
+        assert_eq!(found[3], ["b/send"]);
+        assert_eq!(found[4], ["a/send", "b/send"]);
+        assert_eq!(found[6..], [["send"], ["send"], ["send"]]);
     }
 }

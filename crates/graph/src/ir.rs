@@ -17,6 +17,9 @@ use thin_vec::ThinVec;
 use crate::effects::demands::takes_no_memory;
 use crate::{Attrs, DType, NodeId, Shape, StreamId, SubgraphId, ValueId};
 
+/// How many references in a row are followed to where memory is.
+const MOST_REFERENCES: usize = 16;
+
 /// Which table of operators a graph's names are looked up in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
@@ -353,12 +356,22 @@ impl Graph {
 
     fn takes_no_memory(&self, made: &Value) -> bool {
         // Only files of Graph Engine say so.
-        self.dialect == Dialect::Ge
-            && takes_no_memory(
-                &self.nodes[made.producer],
-                made.output,
-                made.hints.as_deref(),
-            )
+        if self.dialect != Dialect::Ge {
+            return false;
+        }
+        // What is written in an input is where that is.
+        let mut made = made;
+        for _ in 0..MOST_REFERENCES {
+            let hints = made.hints.as_deref();
+            let node = &self.nodes[made.producer];
+            let input = hints.and_then(|h| h.ref_input.or(h.reuse_input));
+            let source = input.and_then(|i| node.input(usize::try_from(i).ok()?));
+            match source {
+                Some(source) => made = &self.values[source],
+                None => return takes_no_memory(node, made.output, hints),
+            }
+        }
+        false
     }
 
     /// The version of the operator set that a node's operator is of: what the node says under

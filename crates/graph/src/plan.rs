@@ -100,6 +100,7 @@ impl PlanOptions {
     pub fn held(&self, graph: &Graph, value: ValueId) -> Option<u64> {
         let bytes = graph.bytes(value)?;
         match (graph.asked_bytes(value), self.sizes) {
+            (None, _) if bytes == 0 => Some(0),
             (Some(asked), _) => Some(bytes.max(asked)),
             (None, Sizes::Raw) => Some(bytes),
             (None, Sizes::Padded) => bytes.checked_next_multiple_of(SPARE)?.checked_add(SPARE),

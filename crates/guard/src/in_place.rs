@@ -9,7 +9,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
-use tenure_graph::effects::demands::IN_PLACE_ABILITY;
+use tenure_graph::effects::demands::{IN_PLACE_ABILITY, must_be_zero};
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::patch::Edit;
 use tenure_graph::{Attr, Graph, NodeId, StreamId};
@@ -47,7 +47,8 @@ pub fn candidates(graph: &Graph, table: &OpTable) -> Result<Vec<Candidate>, Guar
     let mut all = Vec::new();
     for node in in_order(graph, graph.root) {
         for (output, input) in stated(graph, node)? {
-            if is_last_reader(&work, node, input) {
+            let is_cleared = must_be_zero(&graph.nodes[node], output);
+            if !is_cleared && is_last_reader(&work, node, input) {
                 all.push(Candidate {
                     node,
                     output,

@@ -1,10 +1,10 @@
 //! Demands of a graph's file that plans do not meet yet. A graph that makes one is refused: a plan
 //! that looks right and is not would be worse than none.
 
-use tenure_graph::Graph;
-use tenure_graph::effects::demands::asked;
+use tenure_graph::effects::demands::{asked, asks_for_places, is_on_chip};
 use tenure_graph::effects::{OpClass, OpTable, cleared};
 use tenure_graph::plan::Item;
+use tenure_graph::{Graph, ValueId};
 
 use crate::PlanError;
 use crate::schedule::Schedule;
@@ -15,7 +15,7 @@ const NEXT_ITERATION: &str = "_next_iteration_node";
 /// Refuses a graph that asks for what cannot be planned yet.
 ///
 /// # Errors
-/// [`PlanError::Demand`] with the node and the attribute.
+/// [`PlanError::Demand`] with the node and the attribute, [`PlanError::Run`].
 pub(crate) fn refuse_unmet(graph: &Graph, table: &OpTable) -> Result<(), PlanError> {
     for (id, node) in graph.nodes.iter() {
         let refuse = |attribute| {
@@ -31,6 +31,26 @@ pub(crate) fn refuse_unmet(graph: &Graph, table: &OpTable) -> Result<(), PlanErr
         let is_plain = node.bodies.is_empty() && table.class(graph, id) == OpClass::Compute;
         if let Some(attribute) = asked(node).filter(|_| !is_plain) {
             return refuse(attribute);
+        }
+        // Memory on the chip is not beside any other.
+        if asks_for_places(node) {
+            let effects = table.effects(graph, id);
+            let on_chip = |v: &ValueId| {
+                let made = &graph.values[*v];
+                is_on_chip(&graph.nodes[made.producer], made.output)
+            };
+            let sides = [
+                (effects.input_run, &node.inputs[..], "inputs"),
+                (effects.output_run, &node.outputs[..], "outputs"),
+            ];
+            for (run, slots, side) in sides {
+                if run.is_some() && slots.iter().flatten().any(on_chip) {
+                    return Err(PlanError::Run {
+                        node: graph.node_label(id),
+                        side: side.to_owned(),
+                    });
+                }
+            }
         }
     }
     Ok(())

@@ -463,6 +463,9 @@ impl<'a> Join<'a> {
                     } else if demanded.contains(&value) {
                         self.items[value.index()].caller = false;
                         "the output must lie beside others or in special memory"
+                    } else if self.is_merged(value) {
+                        self.items[value.index()].caller = false;
+                        "whichever input of a merge has come goes to the caller's memory"
                     } else if self.items[value.index()].pinned {
                         self.items[value.index()].caller = false;
                         addresses::REASON

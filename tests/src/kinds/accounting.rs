@@ -2,7 +2,7 @@
 //! buffers in steps of 512 bytes, inputs and outputs in the arena and lent only where listed.
 
 use serde_json::Value;
-use tenure_graph::effects::demands::{PACKED_INPUT, PACKED_OUTPUT, flag};
+use tenure_graph::effects::demands::{PACKED_INPUT, PACKED_OUTPUT, flag, is_workspace_on_chip};
 use tenure_graph::effects::{OpTable, cleared};
 use tenure_graph::plan::{ALL_NODES, Item, Life, Place, Plan, PlanOptions, Sizes};
 use tenure_graph::{Graph, ValueId};
@@ -162,7 +162,9 @@ impl Made {
             }
         }
         for name in judge.list("no_memory").iter().filter_map(Value::as_str) {
-            if self.value(name).is_none() || self.range(name).is_some() {
+            let is_there = self.value(name).is_some() || self.has_workspace(name);
+            let takes = self.range(name).is_some_and(|(_, from, to)| from < to);
+            if !is_there || takes {
                 judge.fail(format!("no_memory: {name} has a place or does not exist"));
             }
         }
@@ -178,6 +180,17 @@ impl Made {
         values.find(|&v| self.graph.value_label(v) == name)
     }
 
+    /// Whether a node of the case lists a workspace of this name, be it one that takes no memory.
+    fn has_workspace(&self, name: &str) -> bool {
+        let Some((node, place)) = name.split_once("#ws:") else {
+            return false;
+        };
+        let mut nodes = self.graph.nodes.keys();
+        let node = nodes.find(|&n| self.graph.node_label(n) == node);
+        node.zip(place.parse().ok())
+            .is_some_and(|(n, k): (_, usize)| k < self.graph.nodes[n].workspace.len())
+    }
+
     /// What has a place, by its name in cases.
     fn item(&self, name: &str) -> Option<Item> {
         let members = self.plan.storages.values().flat_map(|s| &s.members);
@@ -190,7 +203,9 @@ impl Made {
             Item::Workspace(node, k) => {
                 // Sizes that are no workspace are counted by the case, and not by the plan.
                 let sizes = &self.graph.nodes[node].workspace;
-                let mut real = (0usize..).zip(sizes).filter(|(_, size)| **size > 0);
+                let attrs = &self.graph.nodes[node].attrs;
+                let takes = |k, size: &i64| *size > 0 && !is_workspace_on_chip(attrs, k);
+                let mut real = (0usize..).zip(sizes).filter(|&(k, size)| takes(k, size));
                 let place = real.nth(k as usize).map_or(0, |(place, _)| place);
                 format!("{}#ws:{place}", self.graph.node_label(node)) == name
             }

@@ -191,7 +191,8 @@ impl Builder<'_> {
         }
         let pairs = demands::in_place_ability(&site.node.attrs).into_iter();
         leave.extend(pairs.map(|(output, input)| Alias { output, input }));
-        leave.retain(|&a| !self.is_settled(a.output) && site.same_bytes(a));
+        leave.retain(|&a| !self.is_settled(a.output) && site.same_memory(a));
+        leave.retain(|a| !demands::must_be_zero(site.node, a.output));
         if leave.len() > 1 {
             let mut seen = FxHashSet::default();
             leave.retain(|&a| seen.insert(a));
@@ -357,6 +358,13 @@ impl<'a> Site<'a> {
             let bytes = self.graph.bytes(output);
             bytes.is_some() && bytes == self.graph.bytes(input)
         })
+    }
+
+    /// Whether output and input have the same number of bytes, and the file asks for as many for both.
+    fn same_memory(self, alias: Alias) -> bool {
+        let asked = |value| self.graph.bytes(value).max(self.graph.asked_bytes(value));
+        let same = |(output, input)| asked(output) == asked(input);
+        self.same_bytes(alias) && self.values(alias).is_some_and(same)
     }
 
     /// Whether the output is not known to be larger than the input.

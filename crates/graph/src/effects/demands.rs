@@ -174,16 +174,17 @@ pub fn memory_kind(node: &Node, key: &str, index: u32) -> i64 {
 }
 
 /// Whether an output takes no memory of any arena, as its file says: it is on the chip, or always
-/// empty, or somebody else's. What is written in an input is where that is.
+/// empty, or somebody else's.
 #[must_use]
 pub fn takes_no_memory(node: &Node, output: u32, hints: Option<&OutputHints>) -> bool {
-    if hints.is_some_and(|h| h.ref_input.or(h.reuse_input).is_some()) {
-        return false;
-    }
     let says = |key, what| hints.is_some_and(|hints| hints.attrs.int(key) == Some(what));
+    is_on_chip(node, output) || says(TENSOR_SCOPE, GLOBAL_SCOPE) || says(SIZE_RULE, ALWAYS_EMPTY)
+}
+
+/// Whether an output is on the chip, as its file says.
+#[must_use]
+pub fn is_on_chip(node: &Node, output: u32) -> bool {
     CHIP_KINDS.contains(&stated_kind(node, OUTPUT_KINDS, output))
-        || says(TENSOR_SCOPE, GLOBAL_SCOPE)
-        || says(SIZE_RULE, ALWAYS_EMPTY)
 }
 
 /// Whether a workspace is on the chip, and so takes no memory of any arena.
@@ -262,6 +263,14 @@ pub fn cleared(graph: &Graph, table: &OpTable, node: NodeId) -> Vec<Cleared> {
     let workspaces = scratch.map(|(k, _)| Item::Workspace(node, k));
     let items = values.into_iter().map(Item::Value).chain(workspaces);
     items.map(|item| Cleared { item, cleaner }).collect()
+}
+
+/// Whether an output must be zero when its node starts. So it is not over an input, which would be
+/// zero as well.
+#[must_use]
+pub fn must_be_zero(node: &Node, output: u32) -> bool {
+    let output = usize::try_from(output).unwrap_or(usize::MAX);
+    listed(&node.attrs, CLEARS_OUTPUTS, node.outputs.len()).contains(&output)
 }
 
 /// Whether a node of the subgraph makes the value in memory of its own.
@@ -415,6 +424,13 @@ pub fn keeps_addresses(graph: &Graph, table: &OpTable, id: NodeId) -> bool {
 #[must_use]
 pub fn is_alone(node: &Node) -> bool {
     flag(&node.attrs, ALONE)
+}
+
+/// Whether nobody else has the bytes of an output at any time: its node shares with nobody, or it is
+/// kept from run to run.
+#[must_use]
+pub fn is_output_alone(node: &Node, output: u32) -> bool {
+    is_alone(node) || memory_kind(node, OUTPUT_KINDS, output) == SESSION_MEMORY
 }
 
 /// Whether a workspace shares memory with nobody at any time: its kernel keeps something there, or

@@ -11,7 +11,7 @@ use crate::{Graph, NodeId, ValueId};
 use cranelift_entity::SecondaryMap;
 
 /// The attribute that gives a node's gear.
-const LABEL: &str = "_batch_label";
+pub(crate) const LABEL: &str = "_batch_label";
 
 /// The gears of a graph.
 #[derive(Clone, Debug)]

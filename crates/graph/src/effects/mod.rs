@@ -37,6 +37,7 @@ mod traits;
 
 pub use demands::{Cleared, Run, cleared};
 pub use gears::Gears;
+pub(crate) use gears::LABEL as GEAR;
 pub use merges::Merges;
 pub use row::TableError;
 pub use traits::{Trait, Traits};

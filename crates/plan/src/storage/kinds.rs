@@ -6,7 +6,7 @@
 use rustc_hash::FxHashSet;
 use std::rc::Rc;
 use tenure_graph::effects::Run;
-use tenure_graph::effects::demands::ANY_MEMORY;
+use tenure_graph::effects::demands::{ANY_MEMORY, SESSION_MEMORY};
 use tenure_graph::entity::EntityRef;
 use tenure_graph::plan::Item;
 use tenure_graph::{NodeId, ValueId};
@@ -50,7 +50,9 @@ impl Join<'_> {
             let effects = self.table.effects(self.graph, node);
             for (o, value) in (0u32..).zip(&self.graph.nodes[node].outputs) {
                 if let Some(value) = *value {
-                    self.items[value.index()].kind = effects.output_kind(o);
+                    let entry = &mut self.items[value.index()];
+                    entry.kind = effects.output_kind(o);
+                    entry.alone |= entry.kind == SESSION_MEMORY;
                 }
             }
         }

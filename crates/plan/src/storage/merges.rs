@@ -30,6 +30,15 @@ impl Join<'_> {
         let n = &self.graph.nodes[node];
         let has_bytes = |v: &ValueId| self.graph.bytes(*v) != Some(0);
         let inputs = n.inputs.iter().copied().flatten();
+        let refuse = |value: ValueId| PlanError::Merge {
+            node: self.graph.node_label(node),
+            value: self.graph.value_label(value),
+        };
+        if n.output(0).as_ref().is_some_and(has_bytes)
+            && let Some(nothing) = inputs.clone().find(|v| !has_bytes(v))
+        {
+            return Err(refuse(nothing));
+        }
         let mut all: Vec<ValueId> = n.output(0).into_iter().chain(inputs).collect();
         all.retain(has_bytes);
         let Some((&first, rest)) = all.split_first() else {
@@ -54,6 +63,13 @@ impl Join<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a value is an input of a merge, or what a merge hands on.
+    pub(super) fn is_merged(&self, value: ValueId) -> bool {
+        let producer = self.graph.values[value].producer;
+        self.merges.has(value)
+            || !self.merges.is_empty() && self.table.effects(self.graph, producer).merges
     }
 
     /// Whether at most one of two groups is ever there.
