@@ -39,6 +39,7 @@ pub mod plan;
 pub mod plan_file;
 pub mod recorded;
 pub mod shapes;
+pub mod tensor_kinds;
 pub mod text;
 pub mod verify;
 mod words;

@@ -18,16 +18,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use tenure_graph::effects::demands::{
-    ANY_MEMORY, HOST_MEMORY, HOST_SHARED_MEMORY, OUTPUT_KINDS, PEER_MEMORY, SESSION_MEMORY,
-    is_workspace_on_chip,
+    ANY_MEMORY, HOST_MEMORY, HOST_SHARED_MEMORY, PEER_MEMORY, SESSION_MEMORY, is_workspace_on_chip,
 };
 use tenure_graph::effects::{OpClass, OpTable, Trait};
-use tenure_graph::events;
 use tenure_graph::link::{self, ModelDef, NodeDef, OutputDef, Ref, RefTo};
 use tenure_graph::recorded::Recorded;
 use tenure_graph::{
     Attr, Attrs, DType, Dialect, Dim, Graph, NodeId, OUTPUT_OP, OutputHints, Shape, StreamId,
 };
+use tenure_graph::{events, tensor_kinds};
 
 use super::model::{Desc, GraphDef, Model, Op};
 use super::order;
@@ -46,9 +45,6 @@ const SIZES: [(&str, i64); 5] = [
     ("host_memory_size", HOST_MEMORY),
     ("host_svm_size", HOST_SHARED_MEMORY),
 ];
-
-/// The kind of memory that a tensor is in, as it says itself.
-const TENSOR_KIND: &str = "_tensor_memory_type";
 
 /// The engine that runs a node: the name in files, and the key in graphs.
 const ENGINE: (&str, &str) = ("_ge_attr_op_kernel_lib_name", "kernel_lib");
@@ -285,13 +281,12 @@ impl Builder {
             place.outputs = known.collect();
         }
         let workspace = self.workspace(&op, class, place)?;
-        kinds_of_tensors(&mut op);
         let bodies = (op.subgraphs.iter())
             .filter(|name| !name.is_empty())
             .enumerate()
             .map(|(k, name)| (self.table.role("", &op.op, k).into(), name.clone()));
         let engine = op.attrs.str(ENGINE.0).map(str::to_owned);
-        Ok(NodeDef {
+        let mut node = NodeDef {
             bodies: bodies.collect(),
             stream: stream(&op, class)?,
             attrs: parent_index(op.attrs),
@@ -306,7 +301,9 @@ impl Builder {
             control,
             input_attrs,
             workspace,
-        })
+        };
+        tensor_kinds::to_list(&mut node);
+        Ok(node)
     }
 
     /// Output `k` of a node.
@@ -403,19 +400,6 @@ fn arranged<T>(items: Vec<T>, order: &[usize]) -> Vec<T> {
     let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
     let items = order.iter().filter_map(|&n| items[n].take());
     items.collect()
-}
-
-/// Gives a node the list of the kinds of memory that its outputs are in, where each of them says its
-/// own.
-fn kinds_of_tensors(op: &mut Op) {
-    let kind = |d: &Desc| d.attrs.int(TENSOR_KIND);
-    if op.attrs.get(OUTPUT_KINDS).is_some() || !op.output_descs.iter().any(|d| kind(d).is_some()) {
-        return;
-    }
-    let kinds = op.output_descs.iter();
-    let kinds = kinds.map(|d| Attr::Int(kind(d).unwrap_or(ANY_MEMORY)));
-    let kinds = Attr::List(kinds.collect());
-    op.attrs.set(OUTPUT_KINDS, kinds);
 }
 
 /// Inputs and control edges out of the list of a file.

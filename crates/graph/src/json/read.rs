@@ -11,10 +11,10 @@ use std::sync::Arc;
 use super::attr::{read_attrs, read_dtype};
 use super::{FORMAT, JsonError};
 use crate::effects::OpTable;
-use crate::events;
 use crate::ir::runs_nothing;
 use crate::link::{GraphDef, ModelDef, NodeDef, OutputDef, Ref, RefTo, link};
 use crate::{Attrs, Dialect, Dim, Graph, OutputHints, Shape, StreamId};
+use crate::{events, tensor_kinds};
 
 /// Reads a graph.
 ///
@@ -29,6 +29,7 @@ pub fn read(json: &[u8]) -> Result<Graph, JsonError> {
     let table = OpTable::builtin(file.dialect.0);
     let mut graphs = file.graphs;
     for graph in &mut graphs {
+        graph.nodes.iter_mut().for_each(tensor_kinds::to_list);
         events::to_control(&mut graph.nodes, &table);
     }
     let graph = link(ModelDef {
