@@ -2,7 +2,7 @@
 //! and what may be computed at load time.
 
 use rustc_hash::FxHashSet;
-use tenure_graph::effects::demands::{is_alone, is_output_alone};
+use tenure_graph::effects::demands::{is_alone, is_output_kept};
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::plan::{Item, Member, Place, Plan, Sharing};
 use tenure_graph::{Graph, NodeId, StorageId, ValueId};
@@ -115,7 +115,7 @@ pub(crate) fn no_reuse(graph: &Graph, table: &OpTable, plan: &Plan, findings: &m
         Item::Value(v) => {
             let made = &graph.values[v];
             let node = &graph.nodes[made.producer];
-            is_alone(made.producer) || is_output_alone(node, made.output)
+            is_alone(made.producer) || is_output_kept(node, made.output)
         }
         Item::Workspace(n, k) => {
             let scratch = || table.effects(graph, n).scratch.get(k as usize).copied();

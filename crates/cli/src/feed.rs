@@ -8,12 +8,13 @@ use fastrand::Rng;
 use tenure_formats::weights::Weights;
 use tenure_graph::shapes::{Bindings, bind};
 use tenure_graph::{Attr, DType, Dim, Graph, Shape, TensorData};
+use tenure_runtime::kernels::sizes::KNOWN_UP_TO;
 
 use crate::args::FeedArgs;
 use crate::exit::Failure;
 use crate::files;
 use crate::npy::Array;
-use crate::pipeline::{Given, KNOWN_UP_TO};
+use crate::pipeline::Given;
 
 /// Maps the contents of constants that are in other files.
 pub fn fetch(graph: &mut Graph, args: &FeedArgs, model: &Path) -> Result<(), Failure> {

@@ -106,9 +106,6 @@ pub fn read_graph(args: &ModelArgs) -> Result<Graph, Failure> {
     }
 }
 
-/// Contents of up to so many elements take part in shape inference.
-pub const KNOWN_UP_TO: u64 = 256;
-
 /// What is known of a model's inputs.
 #[derive(Clone, Default)]
 pub struct Given {

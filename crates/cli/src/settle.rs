@@ -11,11 +11,11 @@ use tenure_graph::plan::PlanOptions;
 use tenure_graph::shapes::{Bindings, infer_for};
 use tenure_graph::{Attr, CONST_OP, Graph, NodeId, Shape, Tensor, TensorData, ValueId};
 use tenure_guard::compile;
-use tenure_runtime::kernels::sizes::{decided, is_decided_by_contents};
+use tenure_runtime::kernels::sizes::{KNOWN_UP_TO, decide, is_decided_by_contents};
 use tenure_runtime::{Kernels, Layout, Program};
 
 use crate::npy::Array;
-use crate::pipeline::{Given, KNOWN_UP_TO};
+use crate::pipeline::Given;
 
 /// Nodes that are settled at most: for each of them, what comes before is run once more.
 const MOST: usize = 1000;
@@ -122,16 +122,7 @@ fn settle_node(
             all[slot] = bytes;
         }
         let why = format!("by the contents that {} reads", graph.node_label(node));
-        let Some(found) = decided(graph, node, &all) else {
-            return Ok(None);
-        };
-        let outputs = graph.nodes[node].outputs.clone();
-        for (output, dims) in outputs.into_iter().zip(found) {
-            if let Some(output) = output {
-                graph.values[output].shape = Some(Shape::of(&dims));
-            }
-        }
-        return Ok(Some(why));
+        return Ok(decide(graph, node, &all).then_some(why));
     }
     let names: Vec<String> = values.iter().map(|&v| graph.value_label(v)).collect();
     for ((slot, value), bytes) in slots.into_iter().zip(contents) {

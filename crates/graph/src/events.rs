@@ -7,8 +7,7 @@
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-use crate::effects::GEAR;
-use crate::effects::{OpTable, Trait};
+use crate::effects::{GEAR, OpTable, Trait};
 use crate::link::NodeDef;
 
 /// The number of the event that a node records or waits for.

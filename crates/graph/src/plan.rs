@@ -134,6 +134,12 @@ impl PlanOptions {
         lent.is_some_and(|lent| !is_listed(lent, position))
     }
 
+    /// Whether inputs or outputs are in the caller's memory.
+    #[must_use]
+    pub fn has_callers_memory(&self) -> bool {
+        [self.inputs, self.outputs].contains(&Placement::User)
+    }
+
     /// Whether no memory is ever handed on: only what is one value, or written by reference, shares.
     #[must_use]
     pub fn hands_nothing_on(&self) -> bool {

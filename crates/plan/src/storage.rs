@@ -162,11 +162,12 @@ fn formed(
     join.add_values(&mut lives);
     join.add_workspaces();
     join.output_kinds();
-    join.pin();
+    let fixed = join.fixed();
+    join.pin(&fixed);
     join.copy_results();
     join.views()?;
     join.input_kinds();
-    join.fixed_addresses();
+    join.fixed_addresses(&fixed);
     join.collect_groups();
     join.collect_accesses();
     join.relate_moves();

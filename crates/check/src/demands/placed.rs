@@ -4,7 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tenure_graph::effects::demands::{ANY_MEMORY, asks_for_places, keeps_addresses, kind_name};
 use tenure_graph::effects::{Effects, OpTable, Run, cleared};
-use tenure_graph::plan::{Item, Placement, Plan};
+use tenure_graph::plan::{Item, Plan};
 use tenure_graph::{Graph, NodeId, ValueId};
 
 use super::{Gather, Reading, Writing};
@@ -151,9 +151,8 @@ impl Gather<'_, '_> {
 
     /// What a node reads and makes that keeps its addresses is not in the caller's memory.
     fn fixed_addresses(&mut self, id: NodeId) {
-        let options = &self.plan.options;
-        let no_callers = options.inputs != Placement::User && options.outputs != Placement::User;
-        if no_callers || !keeps_addresses(self.graph, self.table, id) {
+        let is_asked = self.plan.options.has_callers_memory();
+        if !is_asked || !keeps_addresses(self.graph, self.table, id) {
             return;
         }
         let node = &self.graph.nodes[id];

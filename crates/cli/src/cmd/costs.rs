@@ -8,7 +8,7 @@ use tenure_graph::effects::demands::{
     INPUT_KINDS, OUTPUT_KINDS, PACKED_INPUT, PACKED_OUTPUT, keeps_addresses,
 };
 use tenure_graph::effects::{OpTable, Trait};
-use tenure_graph::plan::{Placement, Plan, PlanOptions, Sizes};
+use tenure_graph::plan::{Plan, PlanOptions, Sizes};
 use tenure_graph::{Graph, NodeId, StreamId};
 use tenure_plan::{Config, PlanError, plan, streams};
 
@@ -94,9 +94,6 @@ pub fn costs(
     if on_streams {
         on_one_stream(one_stream.to_mut());
     }
-    // Only the caller's memory is elsewhere in each run.
-    let is_callers = [options.inputs, options.outputs].contains(&Placement::User);
-    let (told_table, told) = told_addresses(graph, table);
     let same = || Cow::Borrowed(graph);
     let mut costs = Vec::new();
     let mut add = |rule, applies, graph: Cow<'_, Graph>, table: &OpTable, options: &PlanOptions| {
@@ -121,26 +118,29 @@ pub fn costs(
     let ahead = "memory that is cleared ahead";
     add(ahead, cleared.0, cleared.1, table, options)?;
     add("kinds of memory", kinds.0, kinds.1, table, options)?;
-    let keep = told.is_some() && is_callers;
-    let told = told.map_or_else(same, Cow::Owned);
-    add("fixed addresses", keep, told, &told_table, options)?;
+    // Only the caller's memory is elsewhere in each run.
+    if options.has_callers_memory()
+        && let Some((table, told)) = told_addresses(graph, table)
+    {
+        add("fixed addresses", true, Cow::Owned(told), &table, options)?;
+    }
     add("streams", on_streams, one_stream, table, options)?;
     Ok(costs)
 }
 
-/// The graph and the table without nodes that keep the addresses that they were loaded with; no graph
+/// The graph and the table without nodes that keep the addresses that they were loaded with; `None`
 /// where there are none.
-fn told_addresses(graph: &Graph, table: &OpTable) -> (OpTable, Option<Graph>) {
+fn told_addresses(graph: &Graph, table: &OpTable) -> Option<(OpTable, Graph)> {
     let keep = |&n: &NodeId| keeps_addresses(graph, table, n);
     let nodes: Vec<NodeId> = graph.nodes.keys().filter(keep).collect();
-    let told = (!nodes.is_empty()).then(|| {
-        let mut told = graph.clone();
-        for node in nodes {
-            told.nodes[node].extra.remove(ENGINE);
-        }
-        told
-    });
-    (table.without(Trait::FixedAddress), told)
+    if nodes.is_empty() {
+        return None;
+    }
+    let mut told = graph.clone();
+    for node in nodes {
+        told.nodes[node].extra.remove(ENGINE);
+    }
+    Some((table.without(Trait::FixedAddress), told))
 }
 
 /// Puts all nodes on one stream.

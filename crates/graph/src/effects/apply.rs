@@ -191,8 +191,11 @@ impl Builder<'_> {
         }
         let pairs = demands::in_place_ability(&site.node.attrs).into_iter();
         leave.extend(pairs.map(|(output, input)| Alias { output, input }));
-        leave.retain(|&a| !self.is_settled(a.output) && site.same_memory(a));
-        leave.retain(|a| !demands::must_be_zero(site.node, a.output));
+        leave.retain(|&a| {
+            !self.is_settled(a.output)
+                && site.same_memory(a)
+                && !demands::must_be_zero(site.node, a.output)
+        });
         if leave.len() > 1 {
             let mut seen = FxHashSet::default();
             leave.retain(|&a| seen.insert(a));
@@ -362,16 +365,19 @@ impl<'a> Site<'a> {
 
     /// Whether output and input have the same number of bytes, and the file asks for as many for both.
     fn same_memory(self, alias: Alias) -> bool {
-        let asked = |value| self.graph.bytes(value).max(self.graph.asked_bytes(value));
-        let same = |(output, input)| asked(output) == asked(input);
+        let same = |(output, input)| self.held(output) == self.held(input);
         self.same_bytes(alias) && self.values(alias).is_some_and(same)
+    }
+
+    /// Bytes that a value has, or that the file asks for if that is more.
+    fn held(self, value: ValueId) -> Option<u64> {
+        self.graph.bytes(value).max(self.graph.asked_bytes(value))
     }
 
     /// Whether the output is not known to be larger than the input.
     fn fits(self, alias: Alias) -> bool {
         self.values(alias).is_some_and(|(output, input)| {
-            let bytes = |value| self.graph.bytes(value).max(self.graph.asked_bytes(value));
-            match (bytes(output), bytes(input)) {
+            match (self.held(output), self.held(input)) {
                 (Some(output), Some(input)) => output <= input,
                 _ => true,
             }

@@ -426,11 +426,10 @@ pub fn is_alone(node: &Node) -> bool {
     flag(&node.attrs, ALONE)
 }
 
-/// Whether nobody else has the bytes of an output at any time: its node shares with nobody, or it is
-/// kept from run to run.
+/// Whether an output is kept from run to run, so that nobody else has its bytes at any time.
 #[must_use]
-pub fn is_output_alone(node: &Node, output: u32) -> bool {
-    is_alone(node) || memory_kind(node, OUTPUT_KINDS, output) == SESSION_MEMORY
+pub fn is_output_kept(node: &Node, output: u32) -> bool {
+    memory_kind(node, OUTPUT_KINDS, output) == SESSION_MEMORY
 }
 
 /// Whether a workspace shares memory with nobody at any time: its kernel keeps something there, or

@@ -132,10 +132,7 @@ pub(super) fn right(
     if !scene.passes.is_empty() || line.done[over.start] {
         return None;
     }
-    line.run(
-        over.start,
-        format!("writes {}", name(moments, other, over.value)),
-    );
+    line.writes(other, (over.start, over.value));
     Some(line.steps)
 }
 
@@ -148,10 +145,7 @@ pub(super) fn right_before(
     let scene = Scene::of(moments, kept, clash)?;
     let mut line = Line::new(moments, &scene, clash);
     let over = clash.over;
-    line.run(
-        over.start,
-        format!("writes {}", name(moments, other, over.value)),
-    );
+    line.writes(other, (over.start, over.value));
     let reads = other.reads.get(&over.value).into_iter().flatten();
     let last = reads
         .map(|r| r.0)
@@ -163,10 +157,7 @@ pub(super) fn right_before(
     if line.done[scene.maker.0] {
         return None;
     }
-    line.run(
-        scene.maker.0,
-        format!("writes {}", name(moments, kept, scene.maker.1)),
-    );
+    line.writes(kept, scene.maker);
     Some(line.steps)
 }
 
@@ -525,6 +516,12 @@ impl<'a> Line<'a> {
             around = graph.enclosing(here);
         }
         false
+    }
+
+    /// Runs a moment at which a value of one of the memories is written.
+    fn writes(&mut self, uses: &Uses, (at, value): (usize, ValueId)) {
+        let does = format!("writes {}", name(self.moments, uses, value));
+        self.run(at, does);
     }
 
     /// Runs what a moment waits for, then the moment.

@@ -3,7 +3,7 @@
 
 use tenure_graph::effects::demands::keeps_addresses;
 use tenure_graph::entity::EntityRef;
-use tenure_graph::plan::{Item, Phase, Placement, PlanOptions};
+use tenure_graph::plan::{Item, Phase};
 use tenure_graph::{NodeId, ValueId};
 
 use super::Join;
@@ -13,11 +13,8 @@ pub(super) const REASON: &str = "a node keeps the address that it was loaded wit
 
 impl Join<'_> {
     /// Nodes that keep their addresses, where there is memory of the caller's.
-    fn fixed(&self) -> Vec<NodeId> {
-        let PlanOptions {
-            inputs, outputs, ..
-        } = self.options;
-        if ![inputs, outputs].contains(&&Placement::User) {
+    pub(super) fn fixed(&self) -> Vec<NodeId> {
+        if !self.options.has_callers_memory() {
             return Vec::new();
         }
         let steps = self.schedule.steps.iter();
@@ -28,8 +25,8 @@ impl Join<'_> {
     }
 
     /// Keeps what these nodes read and make out of the caller's outputs.
-    pub(super) fn pin(&mut self) {
-        for node in self.fixed() {
+    pub(super) fn pin(&mut self, fixed: &[NodeId]) {
+        for &node in fixed {
             let node = &self.graph.nodes[node];
             for value in node.inputs.iter().chain(&node.outputs).copied().flatten() {
                 self.items[value.index()].pinned = true;
@@ -38,8 +35,8 @@ impl Join<'_> {
     }
 
     /// Gives these nodes copies of what lies in the caller's inputs.
-    pub(super) fn fixed_addresses(&mut self) {
-        for node in self.fixed() {
+    pub(super) fn fixed_addresses(&mut self, fixed: &[NodeId]) {
+        for &node in fixed {
             for (i, value) in (0u32..).zip(&self.graph.nodes[node].inputs) {
                 let Some(value) = *value else { continue };
                 let is_copied = self.copy_at.contains_key(&(node, i));

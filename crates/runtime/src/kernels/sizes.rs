@@ -1,7 +1,7 @@
 //! Operators whose output sizes the contents of their inputs decide, and how: the kernels that write
 //! such outputs refuse any other number of elements than these.
 
-use tenure_graph::{DType, Graph, NodeId};
+use tenure_graph::{DType, Graph, NodeId, Shape};
 
 use super::generate::different_rows;
 use super::vision::chosen_boxes;
@@ -27,12 +27,29 @@ pub fn is_decided_by_contents(op: &str) -> bool {
 
 /// Dimensions of all outputs of a node whose inputs hold these bytes, none for inputs that are left
 /// out; `None` for operators whose sizes are not decided so, and for inputs that they cannot have.
-#[must_use]
-pub fn decided(graph: &Graph, node: NodeId, inputs: &[Vec<u8>]) -> Option<Vec<Vec<u64>>> {
+fn decided(graph: &Graph, node: NodeId, inputs: &[Vec<u8>]) -> Option<Vec<Vec<u64>>> {
     let op = &graph.nodes[node].op;
     let (_, size) = SIZES.iter().find(|(name, _)| **name == **op)?;
     size(&Site::new(graph, node), inputs)
 }
+
+/// Gives the outputs of a node the dimensions that the contents of its inputs decide, which are
+/// empty for inputs that are left out. `false` for operators whose sizes are not decided so, and for
+/// inputs that they cannot have.
+pub fn decide(graph: &mut Graph, node: NodeId, inputs: &[Vec<u8>]) -> bool {
+    let Some(found) = decided(graph, node, inputs) else {
+        return false;
+    };
+    for (slot, dims) in found.iter().enumerate() {
+        if let Some(output) = graph.nodes[node].output(slot) {
+            graph.values[output].shape = Some(Shape::of(dims));
+        }
+    }
+    true
+}
+
+/// Contents of up to so many elements take part in shape inference, where sizes depend on them.
+pub const KNOWN_UP_TO: u64 = 256;
 
 fn count(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)

@@ -198,6 +198,12 @@ impl Pool {
     }
 }
 
+/// The int64 at a place; 0 where that has fewer bytes.
+fn number(memory: &Memory, at: Address) -> i64 {
+    let bytes = memory.bytes(at).first_chunk();
+    bytes.map_or(0, |b| i64::from_le_bytes(*b))
+}
+
 fn other_shape(found: &[usize], planned: &[usize]) -> String {
     format!("it has shape {found:?}, and {planned:?} was planned")
 }
@@ -205,9 +211,7 @@ fn other_shape(found: &[usize], planned: &[usize]) -> String {
 impl PoolSlice {
     /// The pass that runs, from 0.
     fn pass(&self, memory: &Memory) -> usize {
-        let bytes = memory.bytes(self.counter);
-        let number = bytes.first_chunk().map_or(0, |b| i64::from_le_bytes(*b));
-        usize::try_from(number).unwrap_or(usize::MAX)
+        usize::try_from(number(memory, self.counter)).unwrap_or(usize::MAX)
     }
 
     fn cut(&self, memory: &mut Memory, pool: &mut Pool) -> Result<(), String> {
@@ -238,11 +242,8 @@ impl PoolSlice {
         let whole = match self.whole.place {
             Spot::Fixed(_) => pool.find(&self.whole)?,
             Spot::Pooled(slot) => {
-                let passes = self.passes.map(|at| {
-                    let bytes = memory.bytes(at).first_chunk();
-                    let passes = bytes.map_or(0, |b| i64::from_le_bytes(*b));
-                    usize::try_from(passes).unwrap_or(0)
-                });
+                let passes = self.passes.map(|at| number(memory, at));
+                let passes = passes.map(|n| usize::try_from(n).unwrap_or(0));
                 let mut dims = part.dims.clone();
                 dims.insert(axis, passes.unwrap_or(pass + 1));
                 match passes {

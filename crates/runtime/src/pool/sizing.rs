@@ -14,10 +14,7 @@ use tenure_graph::{
 };
 
 use crate::kernels::Dims;
-use crate::kernels::sizes::{decided, is_decided_by_contents};
-
-/// Contents of up to so many elements take part in shape inference.
-const KNOWN_UP_TO: usize = 256;
+use crate::kernels::sizes::{KNOWN_UP_TO, decide, is_decided_by_contents};
 
 /// A node, taken out of its graph.
 #[derive(Debug)]
@@ -132,13 +129,8 @@ impl Lone {
             let contents: Vec<Vec<u8>> = (0..given.len())
                 .map(|i| given[i].map_or(Vec::new(), |_| all(i)))
                 .collect();
-            let found = decided(&graph, id, &contents);
-            let found = found.ok_or("it cannot have the inputs that it has")?;
-            let outputs = graph.nodes[id].outputs.clone();
-            for (output, dims) in outputs.into_iter().zip(found) {
-                if let Some(output) = output {
-                    graph.values[output].shape = Some(Shape::of(&dims));
-                }
+            if !decide(&mut graph, id, &contents) {
+                return Err("it cannot have the inputs that it has".to_owned());
             }
         }
         for (output, planned) in graph.nodes[id].outputs.iter().zip(&self.outputs) {
@@ -174,9 +166,8 @@ const UNKNOWN: &str = "the sizes of its outputs do not follow from what it reads
 
 /// Whether a tensor is small enough for its contents to take part.
 pub(super) fn takes_part(dims: &[usize]) -> bool {
-    dims.iter()
-        .try_fold(1usize, |n, &d| n.checked_mul(d))
-        .is_some_and(|n| n <= KNOWN_UP_TO)
+    let elements = dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+    elements.is_some_and(|n| count(n) <= KNOWN_UP_TO)
 }
 
 fn count(n: usize) -> u64 {

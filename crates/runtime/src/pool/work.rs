@@ -84,11 +84,10 @@ impl PoolWork {
         }
         let known = self.ready.iter().position(|r| r.fits(&inputs, memory));
         let known = known.filter(|_| !self.alone.is_decided_by_contents());
-        let ready = match known {
+        let mut ready = match known {
             Some(at) => self.ready.remove(at),
             None => self.prepare(memory, &inputs)?,
         };
-        let mut ready = ready;
         let done = match &mut ready.how {
             How::Names(views) => {
                 let outputs = &ready.outputs;
