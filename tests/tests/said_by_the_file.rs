@@ -399,6 +399,56 @@ fn who_keeps_addresses_finds_nothing_in_the_callers_memory() {
 }
 
 #[test]
+fn state_that_the_caller_hands_in_is_the_callers_memory() {
+    let copies = |state: &str, view: &str, node: &str| {
+        let text = |engine: &str| {
+            format!(
+                "model m ge graph ^root {{
+                   %s: float32[256] = {state}()
+                   {view}
+                   {node} with {{kernel_lib = \"{engine}\"}}
+                   NetOutput(%y) @out
+                 }}"
+            )
+        };
+        let parsed = |engine: &str| {
+            let text = text(engine);
+            text::parse(&text).unwrap_or_else(|e| panic!("{text}: {e}"))
+        };
+        let (told, keeps) = (parsed("AIcoreEngine"), parsed("ops_kernel_info_hccl"));
+        let table = OpTable::builtin(Dialect::Ge);
+        [Placement::Planned, Placement::User].map(|inputs| {
+            let options = PlanOptions {
+                inputs,
+                ..PlanOptions::default()
+            };
+            let planned = |graph| {
+                plan(graph, &table, &options, &Config::default())
+                    .unwrap()
+                    .plan
+            };
+            let plan = planned(&keeps);
+            tenure_check::check(&keeps, &table, &plan).unwrap_or_else(|v| panic!("{node}: {v:?}"));
+            // Without the copies the check refuses it.
+            let without = tenure_check::check(&keeps, &table, &planned(&told));
+            let said = without.err().unwrap_or_default();
+            assert!(said.iter().all(|v| v.code() == "T067"), "{node}: {said:?}");
+            assert_eq!(said.len(), plan.copies.len(), "{node}");
+            plan.copies.len()
+        })
+    };
+    let read = "%y: float32[256] = Relu(%s)";
+    assert_eq!(copies("RefData", "", read), [0, 1]);
+    assert_eq!(copies("Variable", "", read), [0, 0]);
+    let view = "%v: float32[16, 16] <ref_input = 0> = Reshape(%s)";
+    let read_as = "%y: float32[16, 16] = Relu(%v)";
+    assert_eq!(copies("RefData", view, read_as), [0, 1]);
+    // What is written must be written where the caller looks for it.
+    let written = "%y: float32[256] <ref_input = 0> = Relu(%s)";
+    assert_eq!(copies("RefData", "", written), [0, 0]);
+}
+
+#[test]
 fn the_callers_memory_is_refused_to_who_keeps_addresses() {
     // A plan of a node that is told new addresses, for one that is not: it reads a view of an input.
     let text = |engine: &str| {

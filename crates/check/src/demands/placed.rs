@@ -3,8 +3,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tenure_graph::effects::demands::{ANY_MEMORY, asks_for_places, keeps_addresses, kind_name};
-use tenure_graph::effects::{Effects, OpTable, Run, cleared};
-use tenure_graph::plan::{Item, Plan};
+use tenure_graph::effects::{Alias, Effects, OpTable, Run, Trait, cleared};
+use tenure_graph::plan::{Item, Placement, Plan};
 use tenure_graph::{Graph, NodeId, ValueId};
 
 use super::{Gather, Reading, Writing};
@@ -78,7 +78,7 @@ impl Gather<'_, '_> {
             self.side_by_side(id, run, false);
         }
         self.kinds(id, effects);
-        self.fixed_addresses(id);
+        self.fixed_addresses(id, effects);
         let inputs = effects.spoils.iter();
         inputs.filter_map(|&i| self.spoil(id, effects, i)).collect()
     }
@@ -149,8 +149,9 @@ impl Gather<'_, '_> {
         }
     }
 
-    /// What a node reads and makes that keeps its addresses is not in the caller's memory.
-    fn fixed_addresses(&mut self, id: NodeId) {
+    /// What a node reads and makes that keeps its addresses is not in the caller's memory. State that
+    /// the caller hands in and such a node writes is left where it is: nowhere else would do.
+    fn fixed_addresses(&mut self, id: NodeId, effects: &Effects) {
         let is_asked = self.plan.options.has_callers_memory();
         if !is_asked || !keeps_addresses(self.graph, self.table, id) {
             return;
@@ -168,7 +169,17 @@ impl Gather<'_, '_> {
         for (anchor, value, item) in all {
             let is_callers = match self.layout.spot(item) {
                 Some(spot) => matches!(spot.region.memory, Memory::Caller(_)),
-                None => self.layout.outside[value] == Some(Outside::CallerInput),
+                None => match self.layout.outside[value] {
+                    Some(Outside::CallerInput) => true,
+                    Some(Outside::Variable) => {
+                        let is_written = |alias: &Alias| match anchor {
+                            Anchor::Input(slot) => alias.input == slot,
+                            _ => true,
+                        };
+                        self.is_callers_state(value) && !effects.refs.iter().any(is_written)
+                    }
+                    _ => false,
+                },
             };
             if is_callers && self.graph.bytes(value) != Some(0) {
                 self.findings.push(Violation::FixedAtCallers {
@@ -178,6 +189,17 @@ impl Gather<'_, '_> {
                 });
             }
         }
+    }
+
+    /// Whether a value is a variable that the caller hands in as it does inputs.
+    fn is_callers_state(&self, value: ValueId) -> bool {
+        self.plan.options.inputs == Placement::User
+            && self.variables.of(value).is_some_and(|variable| {
+                let producer = self.graph.values[variable].producer;
+                let traits = self.table.traits(self.graph, producer);
+                self.graph.nodes[producer].subgraph == self.graph.root
+                    && traits.has(Trait::CallerMemory)
+            })
     }
 
     fn kinds(&mut self, id: NodeId, effects: &Effects) {

@@ -45,6 +45,11 @@ impl Variables {
         variables
     }
 
+    /// The variable that a value is a name of.
+    pub(super) fn of(&self, value: ValueId) -> Option<ValueId> {
+        self.of[value]
+    }
+
     /// `to` is a name of what `from` is a name of.
     pub(super) fn same(&mut self, to: ValueId, from: ValueId) {
         if let Some(variable) = self.of[from] {

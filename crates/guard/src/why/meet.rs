@@ -1,7 +1,7 @@
 //! Whether what is written in one memory can come between a content of another and its reader.
 //!
 //! At most 64 writes are compared with all stretches by one walk in each direction, so that a
-//! question takes time in proportion to the edges for every 64 of them.
+//! question takes time in proportion to the edges for every 64 of them and every gear.
 
 use tenure_graph::ValueId;
 use tenure_graph::effects::Alias;
@@ -38,14 +38,24 @@ pub(super) fn meeting(moments: &Moments<'_>, kept: &Uses, other: &Uses) -> Meeti
     for writes in other.writes.chunks(BATCH) {
         let starts = Batch::new(moments, writes.iter().map(|w| w.start));
         let ends = Batch::new(moments, writes.iter().map(|w| w.end));
-        let (passed, ahead) = (moments.passed(&ends), moments.ahead(&starts));
+        let runs = Runs::of(moments, &ends, &starts);
         let asked = u64::MAX >> (BATCH - writes.len());
         for &stretch in &kept.stretches {
-            let [from, at] = [stretch.from, stretch.at].map(|m| moments.home[m]);
-            let never = [from, at].map(|home| starts.never_with(moments.graph, home));
-            let never = asked & (never[0] | never[1]);
-            let before = asked & !never & passed[stretch.from];
-            let after = asked & !never & ahead[stretch.to];
+            let never_with = [stretch.from, stretch.at].map(|at| starts.never_with(moments, at));
+            let never = asked & (never_with[0] | never_with[1]);
+            let mut clear = asked & !never;
+            let (mut before, mut after) = (clear, clear);
+            let ends = [stretch.from, stretch.to, stretch.at];
+            let comes_in = |run: &&Runs| ends.iter().all(|&at| moments.comes_in(run.gear, at));
+            if !runs.iter().any(|run| comes_in(&run)) {
+                continue;
+            }
+            for run in runs.iter().filter(comes_in) {
+                let (passed, ahead) = (run.passed[stretch.from], run.ahead[stretch.to]);
+                before &= passed | run.without;
+                after &= ahead | run.without;
+                clear &= passed | ahead | run.without;
+            }
             let each = |mut bits: u64| {
                 std::iter::from_fn(move || {
                     let bit = bits.checked_ilog2()?;
@@ -54,7 +64,13 @@ pub(super) fn meeting(moments: &Moments<'_>, kept: &Uses, other: &Uses) -> Meeti
                 })
             };
             if let Some(bit) = each(never).next() {
-                found.never = found.never.or(Some((stretch.at, writes[bit].start)));
+                let is_read_never = never_with[1] >> bit & 1 == 1;
+                let at = if is_read_never {
+                    stretch.at
+                } else {
+                    stretch.from
+                };
+                found.never = found.never.or(Some((at, writes[bit].start)));
             }
             if let Some(bit) = each(before).next() {
                 let pair = (writes[bit].end, stretch.from);
@@ -67,7 +83,7 @@ pub(super) fn meeting(moments: &Moments<'_>, kept: &Uses, other: &Uses) -> Meeti
                 let best = |&old: &(usize, usize)| old.1 - old.0 <= pair.1 - pair.0;
                 found.behind = found.behind.filter(best).or(Some(pair));
             }
-            for bit in each(asked & !(never | before | after)) {
+            for bit in each(asked & !(never | clear)) {
                 let over = writes[bit];
                 if in_place(moments, kept, other, stretch, over) {
                     found.behind = found.behind.or(Some((stretch.to, over.start)));
@@ -92,6 +108,43 @@ pub(super) fn meeting(moments: &Moments<'_>, kept: &Uses, other: &Uses) -> Meeti
         }
     }
     found
+}
+
+/// What is certain of some moments in the runs of one gear.
+struct Runs {
+    gear: Option<u32>,
+    /// Those that do not come in them.
+    without: u64,
+    passed: Vec<u64>,
+    ahead: Vec<u64>,
+}
+
+impl Runs {
+    /// For each gear, which of some moments have passed at any, and before which of others it has.
+    fn of(moments: &Moments<'_>, passed: &Batch, ahead: &Batch) -> Vec<Runs> {
+        let each = moments.all_gears().map(|gear| Runs {
+            gear,
+            without: passed.not_in(gear) | ahead.not_in(gear),
+            passed: moments.passed(passed, gear),
+            ahead: moments.ahead(ahead, gear),
+        });
+        each.collect()
+    }
+}
+
+/// The gear in whose runs a clash comes about, where there are gears.
+pub(super) fn gear_of(moments: &Moments<'_>, clash: Clash) -> Option<u32> {
+    let Clash { kept, over } = clash;
+    let all = [kept.from, kept.to, kept.at, over.start];
+    let ends = Batch::new(moments, std::iter::once(over.end));
+    let starts = Batch::new(moments, std::iter::once(over.start));
+    let mut gears = moments.all_gears().filter(|&gear| {
+        let comes = all.iter().all(|&at| moments.comes_in(gear, at));
+        comes
+            && moments.passed(&ends, gear)[kept.from] == 0
+            && moments.ahead(&starts, gear)[kept.to] == 0
+    });
+    gears.next().flatten()
 }
 
 /// Whether one node may write over what it reads: in place, or where it hands a value over from
@@ -135,13 +188,22 @@ pub(super) fn never_apart(moments: &Moments<'_>, one: &Uses, other: &Uses) -> bo
     other.stretches.chunks(BATCH).any(|batch| {
         let begins = Batch::new(moments, batch.iter().map(|s| s.from));
         let ends = Batch::new(moments, batch.iter().map(|s| s.to));
-        let (passed, ahead) = (moments.passed(&begins), moments.ahead(&ends));
+        let runs = Runs::of(moments, &begins, &ends);
         one.stretches.iter().any(|&s| {
-            let never = begins.never_with(moments.graph, moments.home[s.from])
-                | begins.never_with(moments.graph, moments.home[s.to])
-                | ends.never_with(moments.graph, moments.home[s.from]);
-            let mut bits =
-                !never & (passed[s.to] | begins.own(s.to)) & (ahead[s.from] | ends.own(s.from));
+            let never = begins.never_with(moments, s.from)
+                | begins.never_with(moments, s.to)
+                | ends.never_with(moments, s.from);
+            let comes_in = |run: &&Runs| {
+                [s.from, s.to]
+                    .iter()
+                    .all(|&at| moments.comes_in(run.gear, at))
+            };
+            let mut bits = !never;
+            for run in runs.iter().filter(comes_in) {
+                let begun = run.passed[s.to] | begins.own(s.to);
+                let needed = run.ahead[s.from] | ends.own(s.from);
+                bits &= begun & needed | run.without;
+            }
             std::iter::from_fn(|| {
                 let bit = bits.checked_ilog2()?;
                 bits &= !(1 << bit);
@@ -157,8 +219,13 @@ pub(super) fn never_apart(moments: &Moments<'_>, one: &Uses, other: &Uses) -> bo
 }
 
 /// Whether all uses of one memory can end before anything is written in the other: nothing that is
-/// done to that one comes before a use.
-pub(super) fn can_be_first(moments: &Moments<'_>, one: &Uses, other: &Uses) -> bool {
+/// done to that one comes before a use in the runs of a gear.
+pub(super) fn can_be_first(
+    moments: &Moments<'_>,
+    one: &Uses,
+    other: &Uses,
+    gear: Option<u32>,
+) -> bool {
     let all = |uses: &Uses| {
         let writes = uses.writes.iter().map(|w| w.end);
         writes
@@ -167,12 +234,13 @@ pub(super) fn can_be_first(moments: &Moments<'_>, one: &Uses, other: &Uses) -> b
     };
     let mut is_use = vec![false; moments.needs.len()];
     for at in all(other) {
-        is_use[at] = true;
+        is_use[at] = moments.comes_in(gear, at);
     }
     let mut comes_behind = is_use.clone();
     for at in 0..comes_behind.len() {
         let needs = &moments.needs[at];
-        comes_behind[at] |= needs.iter().any(|need| comes_behind[need.before]);
+        comes_behind[at] |=
+            moments.comes_in(gear, at) && needs.iter().any(|need| comes_behind[need.before]);
     }
     !all(one).into_iter().any(|at| comes_behind[at])
 }

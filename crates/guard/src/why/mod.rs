@@ -20,7 +20,7 @@ use crate::error::GuardError;
 use crate::storage::Anchor;
 use crate::witness::Step;
 use joints::Joints;
-use meet::{Meeting, can_be_first, meeting, never_apart};
+use meet::{Clash, Meeting, can_be_first, gear_of, meeting, never_apart};
 use moments::Moments;
 use schedule::{right, right_before, wrong, wrong_in_some_run};
 use uses::{Sides, Uses, uses};
@@ -52,7 +52,7 @@ pub enum Relation {
     },
     /// No run has both: they may share.
     Exclusive {
-        /// The label of the node that runs one body or the other.
+        /// The label of the node that runs one body or the other, or the gears in words.
         node: String,
     },
     /// In every order that is allowed both are needed at some moment, or one is kept from run to
@@ -176,13 +176,16 @@ fn answer(moments: &Moments<'_>, a: &Uses, b: &Uses) -> Relation {
         return Relation::Apart { wrong };
     }
     let first = |one: &Uses, other: &Uses, (of_one, of_other): (&Meeting, &Meeting)| {
-        if !can_be_first(moments, one, other) {
-            return None;
-        }
-        let clash = of_one.clashes.first();
-        let plainly = clash.and_then(|&clash| right(moments, (one, other), clash));
-        let clash = of_other.clashes.first();
-        plainly.or_else(|| right_before(moments, (other, one), *clash?))
+        let can_be = |clash: Clash| {
+            let gear = gear_of(moments, clash);
+            can_be_first(moments, one, other, gear).then_some(clash)
+        };
+        let clash = of_one.clashes.first().copied().and_then(can_be);
+        let plainly = clash.and_then(|clash| right(moments, (one, other), clash));
+        plainly.or_else(|| {
+            let clash = of_other.clashes.first().copied().and_then(can_be)?;
+            right_before(moments, (other, one), clash)
+        })
     };
     let right = first(a, b, (&of_a, &of_b)).or_else(|| first(b, a, (&of_b, &of_a)));
     let right = right.unwrap_or_default();
@@ -268,9 +271,15 @@ fn path(moments: &Moments<'_>, from: usize, to: usize) -> Vec<Hop> {
     }]
 }
 
-/// The node that runs either the one or the other.
+/// The node that runs either the one or the other, or the gears that they are of.
 fn chooser(moments: &Moments<'_>, one: usize, other: usize) -> String {
     let graph = moments.graph;
+    if let (Some(a), Some(b)) = (moments.gear(one), moments.gear(other))
+        && a != b
+        && let Some([a, b]) = moments.gear_names([a, b])
+    {
+        return format!("the choice between gears {a} and {b}");
+    }
     let owners = |at: usize| {
         let around = std::iter::successors(Some(moments.home[at]), |&s| graph.enclosing(s));
         around.filter_map(|s| graph.subgraphs[s].owner)
@@ -434,6 +443,36 @@ mod tests {
         ];
         assert_eq!(steps, expected);
         assert_eq!(without_copy(&graph, &table, "w_value_copy").unwrap(), None);
+    }
+
+    /// Two values on stream 0, between them in time nodes of two gears on stream 1; the first value is
+    /// for one reader of each gear.
+    fn geared(second: &str) -> String {
+        let node = |name: &str, of: &str, gear: &str| {
+            format!("%{name}: float32[4] = Softmax(%{of}) {{_batch_label = \"{gear}\"}} stream 1\n")
+        };
+        format!(
+            "%x: float32[4] = Data()\n%a: float32[4] = Softmax(%x) stream 0\n{}{}\
+             %b: float32[4] = Softmax(%x) after @g{second} stream 0\n\
+             %c: float32[4] = Softmax(%b) stream 0\nNetOutput(%c, %g, %h) @results",
+            node("g", "a", "one"),
+            node("h", "a", "two"),
+        )
+    }
+
+    #[test]
+    fn what_a_gear_orders_is_ordered_in_its_runs_alone() {
+        assert_eq!(
+            why(&geared(""), "a", "b"),
+            "unordered: a; h reads a; b writes b | a writes a; b writes b over it; h reads a and finds b"
+        );
+        assert_eq!(why(&geared(", @h"), "a", "b"), "ordered: h -wait- b");
+    }
+
+    #[test]
+    fn of_two_gears_one_runs() {
+        let found = why(&geared(""), "g", "h");
+        assert_eq!(found, "exclusive: the choice between gears one and two");
     }
 
     #[test]

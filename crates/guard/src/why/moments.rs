@@ -3,11 +3,13 @@
 //!
 //! The body of a loop is laid out once, for any one of its passes. Bodies of which one runs are in
 //! no order with one another. What is ordered by way of a body that may not run is ordered for what
-//! is inside that body alone: such ways are masked where they leave it.
+//! is inside that body alone: such ways are masked where they leave it. Of several gears one alone
+//! runs, so what is ordered by way of a node of one is ordered in its runs alone: each has walks of
+//! its own.
 
 use rustc_hash::FxHashMap;
 use tenure_graph::control::{Point, Transfer, transfers};
-use tenure_graph::effects::{OpClass, OpTable};
+use tenure_graph::effects::{Gears, OpClass, OpTable};
 use tenure_graph::entity::SecondaryMap;
 use tenure_graph::{Graph, NodeId, StreamId, SubgraphId, ValueId};
 
@@ -64,12 +66,13 @@ pub(super) struct Moments<'a> {
     pub(super) handed: Vec<Handed>,
     /// For each subgraph the innermost body around it that may not run; it may be itself.
     perhaps: SecondaryMap<SubgraphId, Option<SubgraphId>>,
+    gears: Option<Gears>,
     /// For the program and each open body, by stream: what the next node on it waits for.
     frames: Vec<LastOn>,
 }
 
 /// The moments that the next node on a stream waits for: its last node, and what came behind that
-/// in bodies that may not have run.
+/// in bodies and gears that may not have run.
 type LastOn = FxHashMap<StreamId, Vec<usize>>;
 
 /// So many moments at most are waited for one by one.
@@ -112,6 +115,7 @@ impl<'a> Moments<'a> {
             borders: FxHashMap::default(),
             handed: Vec::new(),
             perhaps: SecondaryMap::new(),
+            gears: Gears::new(graph),
             frames: vec![LastOn::default()],
         };
         let nodes = |s: SubgraphId| graph.subgraphs[s].nodes.iter().rev().copied();
@@ -296,9 +300,40 @@ impl<'a> Moments<'a> {
     }
 
     fn is_last_on(&mut self, stream: StreamId, at: usize) {
-        if let Some(frame) = self.frames.last_mut() {
-            frame.insert(stream, vec![at]);
+        let mut last = vec![at];
+        if let Some(gear) = self.gear(at) {
+            let others = self.last_on(stream).iter().copied();
+            last.extend(others.filter(|&other| self.gear(other) != Some(gear)));
         }
+        if let Some(frame) = self.frames.last_mut() {
+            frame.insert(stream, last);
+        }
+    }
+
+    /// The gear in whose runs alone a moment comes; `None` for what comes in all.
+    pub(super) fn gear(&self, at: usize) -> Option<u32> {
+        self.gears
+            .as_ref()
+            .and_then(|gears| gears.of(self.node[at]))
+    }
+
+    /// Whether a moment comes in the runs of a gear.
+    pub(super) fn comes_in(&self, gear: Option<u32>, at: usize) -> bool {
+        self.gear(at).is_none_or(|own| Some(own) == gear)
+    }
+
+    /// The gears that there are, or one that stands for all runs.
+    pub(super) fn all_gears(&self) -> impl Iterator<Item = Option<u32>> + use<> {
+        let count = self.gears.as_ref().map_or(1, Gears::count);
+        let has_gears = self.gears.is_some();
+        (0..count).map(move |gear| has_gears.then_some(gear))
+    }
+
+    /// The labels of two gears.
+    pub(super) fn gear_names(&self, of: [u32; 2]) -> Option<[&str; 2]> {
+        self.gears
+            .as_ref()
+            .map(|gears| of.map(|gear| gears.name(gear)))
     }
 
     /// A stream goes on behind a body that may not have run.
@@ -306,9 +341,14 @@ impl<'a> Moments<'a> {
         let mut all = self.last_on(stream).to_vec();
         all.extend(list);
         if all.len() > FEW {
-            let needs = all.iter().map(|&at| self.need(at, owner, "stream"));
+            // What comes in the runs of other gears does not wait for the owner of one.
+            let gear = self.start[owner].and_then(|at| self.gear(at));
+            let waits = |&at: &usize| gear.is_none() || self.gear(at) == gear;
+            let (waiting, others): (Vec<usize>, Vec<usize>) = all.iter().partition(|at| waits(at));
+            let needs = waiting.iter().map(|&at| self.need(at, owner, "stream"));
             let needs = needs.collect();
-            all = vec![self.push(owner, self.graph.nodes[owner].subgraph, needs)];
+            all = others;
+            all.push(self.push(owner, self.graph.nodes[owner].subgraph, needs));
         }
         if let Some(frame) = self.frames.last_mut() {
             frame.insert(stream, all);
@@ -331,12 +371,19 @@ impl<'a> Moments<'a> {
         }
     }
 
-    /// For each moment which of at most 64 others have certainly passed, a bit each.
-    pub(super) fn passed(&self, batch: &Batch) -> Vec<u64> {
+    /// For each moment which of at most 64 others have certainly passed in the runs of a gear, a bit
+    /// each.
+    pub(super) fn passed(&self, batch: &Batch, gear: Option<u32>) -> Vec<u64> {
         let mut bits = vec![0; self.needs.len()];
         for at in 0..bits.len() {
+            if !self.comes_in(gear, at) {
+                continue;
+            }
             let mut sum = 0;
             for need in &self.needs[at] {
+                if !self.comes_in(gear, need.before) {
+                    continue;
+                }
                 let before = bits[need.before] | batch.own(need.before);
                 sum |= before & need.out_of.map_or(u64::MAX, |s| batch.inside(s));
             }
@@ -348,10 +395,15 @@ impl<'a> Moments<'a> {
         bits
     }
 
-    /// For each moment which of at most 64 others it has certainly passed before.
-    pub(super) fn ahead(&self, batch: &Batch) -> Vec<u64> {
+    /// For each moment which of at most 64 others it has certainly passed before in the runs of a
+    /// gear.
+    pub(super) fn ahead(&self, batch: &Batch, gear: Option<u32>) -> Vec<u64> {
         let mut bits = vec![0; self.needs.len()];
         for at in (0..bits.len()).rev() {
+            if !self.comes_in(gear, at) {
+                bits[at] = 0;
+                continue;
+            }
             let mut here = bits[at] | batch.own(at);
             if here == 0 {
                 continue;
@@ -374,23 +426,34 @@ impl<'a> Moments<'a> {
         (border.leave == at && self.is_perhaps(body)).then_some((body, border.enter))
     }
 
-    /// For each moment whether it has to come before another one, or is it; what is in bodies that
-    /// are left out does not count.
-    pub(super) fn before(&self, to: usize, is_left_out: impl Fn(SubgraphId) -> bool) -> Vec<bool> {
+    /// For each moment whether it has to come before another one, or is it; what is left out does
+    /// not count.
+    pub(super) fn before(&self, to: usize, is_left_out: impl Fn(usize) -> bool) -> Vec<bool> {
         let mut before = vec![false; to + 1];
         before[to] = true;
         for at in (0..=to).rev() {
             if before[at] {
                 for need in &self.needs[at] {
-                    before[need.before] |= !is_left_out(self.home[need.before]);
+                    before[need.before] |= !is_left_out(need.before);
                 }
             }
         }
         before
     }
 
-    /// The shortest certain path from one moment to a later one.
+    /// The shortest certain path from one moment to a later one; where each gear has another one, the
+    /// path in the runs of the first.
     pub(super) fn path(&self, from: usize, to: usize) -> Vec<Hop> {
+        let gear = self.gear(from).or(self.gear(to));
+        let mut gears = [gear].into_iter().chain(self.all_gears());
+        let found = gears.find_map(|gear| {
+            let path = self.path_in(from, to, gear);
+            (!path.is_empty()).then_some(path)
+        });
+        found.unwrap_or_default()
+    }
+
+    fn path_in(&self, from: usize, to: usize, gear: Option<u32>) -> Vec<Hop> {
         let within = |at: usize, body: SubgraphId| {
             let border = self.borders.get(&body);
             border.is_some_and(|b| (b.enter..=b.last).contains(&at))
@@ -415,7 +478,7 @@ impl<'a> Moments<'a> {
                     && need.into.is_none_or(|s| within(to, s))
                     && left.is_none_or(|(body, enter)| before == enter || within(from, body));
                 let is_new = before >= from && before != to && !next.contains_key(&before);
-                if is_certain && is_new {
+                if is_certain && is_new && self.comes_in(gear, before) {
                     next.insert(before, (here, need.by));
                     queue.push(before);
                 }
@@ -465,6 +528,8 @@ pub(super) struct Batch {
     inside: FxHashMap<SubgraphId, u64>,
     /// Those in bodies of nodes that run one of theirs, by the node.
     chosen: FxHashMap<NodeId, u64>,
+    /// Those of each gear.
+    of_gear: FxHashMap<u32, u64>,
 }
 
 impl Batch {
@@ -473,10 +538,14 @@ impl Batch {
             own: FxHashMap::default(),
             inside: FxHashMap::default(),
             chosen: FxHashMap::default(),
+            of_gear: FxHashMap::default(),
         };
         let graph = moments.graph;
         for (bit, at) in list.enumerate().take(BATCH) {
             *batch.own.entry(at).or_default() |= 1 << bit;
+            if let Some(gear) = moments.gear(at) {
+                *batch.of_gear.entry(gear).or_default() |= 1 << bit;
+            }
             let mut inside = Some(moments.home[at]);
             while let Some(subgraph) = inside {
                 *batch.inside.entry(subgraph).or_default() |= 1 << bit;
@@ -501,10 +570,19 @@ impl Batch {
         self.inside.get(&subgraph).copied().unwrap_or(0)
     }
 
-    /// Those that do not run when what is in a subgraph does.
-    pub(super) fn never_with(&self, graph: &Graph, subgraph: SubgraphId) -> u64 {
-        let mut never = 0;
-        let mut inside = Some(subgraph).filter(|_| !self.chosen.is_empty());
+    /// Those that do not come in the runs of a gear.
+    pub(super) fn not_in(&self, gear: Option<u32>) -> u64 {
+        let others = self.of_gear.iter().filter(|&(&own, _)| Some(own) != gear);
+        others.fold(0, |all, (_, bits)| all | bits)
+    }
+
+    /// Those that do not come in a run in which another moment does.
+    pub(super) fn never_with(&self, moments: &Moments<'_>, at: usize) -> u64 {
+        let graph = moments.graph;
+        let gear = moments.gear(at);
+        let mut never = if gear.is_some() { self.not_in(gear) } else { 0 };
+        let home = moments.home[at];
+        let mut inside = Some(home).filter(|_| !self.chosen.is_empty());
         while let Some(here) = inside {
             let owner = graph.subgraphs[here].owner;
             let chosen = owner.and_then(|owner| self.chosen.get(&owner));

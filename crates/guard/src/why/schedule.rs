@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use tenure_graph::effects::OpClass;
 use tenure_graph::{NodeId, SubgraphId, ValueId};
 
-use super::meet::Clash;
+use super::meet::{Clash, gear_of};
 use super::moments::{Batch, Moments};
 use super::uses::{Flow, Uses};
 use crate::witness::Step;
@@ -95,14 +95,15 @@ pub(super) fn wrong_in_some_run(
     let maker = kept.writes.iter().find(|w| stays(w.start))?;
     let homes = [at, over.start].map(|m| moments.home[m]);
     let both = Batch::new(moments, [over.start].into_iter());
-    let never = both.never_with(graph, homes[0]) != 0;
-    let mut line = Line::of(moments, if never { [homes[1]; 2] } else { homes });
+    let never = both.never_with(moments, at) != 0;
+    let gear = moments.gear(over.start).or(moments.gear(at));
+    let mut line = Line::of(moments, if never { [homes[1]; 2] } else { homes }, gear);
     let read = name(moments, kept, value);
     let written = name(moments, other, over.value);
     let found = graph.value_label(over.value);
     let does = told_maker(moments, kept, (maker.start, maker.value));
     line.push(moments.node[maker.start], does);
-    let before = moments.before(over.start, |s| line.is_left_out(s));
+    let before = moments.before(over.start, |at| line.never_comes(at));
     let is_read_before = before.get(at) == Some(&true);
     if is_read_before && at < over.start {
         line.run(at, format!("reads {read}"));
@@ -147,10 +148,7 @@ pub(super) fn right_before(
     let over = clash.over;
     line.writes(other, (over.start, over.value));
     let reads = other.reads.get(&over.value).into_iter().flatten();
-    let last = reads
-        .map(|r| r.0)
-        .filter(|&at| !line.is_left_out(moments.home[at]))
-        .max();
+    let last = reads.map(|r| r.0).filter(|&at| !line.never_comes(at)).max();
     if let Some(at) = last.filter(|&at| at != scene.maker.0) {
         line.run(at, format!("reads {}", name(moments, other, over.value)));
     }
@@ -398,6 +396,8 @@ fn reader(
 struct Line<'a> {
     moments: &'a Moments<'a>,
     done: Vec<bool>,
+    /// The gear that runs.
+    gear: Option<u32>,
     /// The bodies that run; of nodes that run one of theirs and are not named, the first does.
     chosen: FxHashSet<SubgraphId>,
     /// The bodies that run from the next pass of a loop on.
@@ -416,7 +416,7 @@ impl<'a> Line<'a> {
     fn new(moments: &'a Moments<'a>, scene: &Scene, clash: Clash) -> Self {
         let homes = [scene.maker.0, clash.over.start].map(|at| moments.home[at]);
         let first = scene.bodies.iter().copied().chain(homes);
-        let mut line = Line::of(moments, first);
+        let mut line = Line::of(moments, first, gear_of(moments, clash));
         let (graph, table) = (moments.graph, moments.table);
         let then = scene.bodies_on.iter().copied();
         let then = around(moments, then.chain([moments.home[scene.reader.0]]));
@@ -433,9 +433,15 @@ impl<'a> Line<'a> {
         line
     }
 
-    fn of(moments: &'a Moments<'a>, bodies: impl IntoIterator<Item = SubgraphId>) -> Self {
+    fn of(
+        moments: &'a Moments<'a>,
+        bodies: impl IntoIterator<Item = SubgraphId>,
+        gear: Option<u32>,
+    ) -> Self {
+        let gear = gear.or_else(|| moments.all_gears().next().flatten());
         let mut line = Line {
             moments,
+            gear,
             done: vec![false; moments.needs.len()],
             chosen: FxHashSet::default(),
             then: None,
@@ -489,6 +495,11 @@ impl<'a> Line<'a> {
         }
     }
 
+    /// Whether a moment does not come in this schedule.
+    fn never_comes(&self, at: usize) -> bool {
+        !self.moments.comes_in(self.gear, at) || self.is_left_out(self.moments.home[at])
+    }
+
     fn is_left_out(&self, subgraph: SubgraphId) -> bool {
         self.left_out.get(&subgraph).copied().unwrap_or(false)
     }
@@ -532,7 +543,7 @@ impl<'a> Line<'a> {
     }
 
     fn run_before(&mut self, to: usize) {
-        let before = self.moments.before(to, |s| self.is_left_out(s));
+        let before = self.moments.before(to, |at| self.never_comes(at));
         for at in (0..to).filter(|&at| before[at]) {
             if self.done[at] {
                 continue;
@@ -570,7 +581,7 @@ impl<'a> Line<'a> {
         if let Some(border) = moments.borders.get(&condition.graph) {
             self.done[border.enter..=border.last].fill(false);
             for at in border.enter..=border.last {
-                if !self.is_left_out(moments.home[at]) {
+                if !self.never_comes(at) {
                     self.look_again(at);
                     self.pass(at);
                 }

@@ -1,9 +1,10 @@
 //! Addresses that nodes keep: what such a node reads or makes is not in the caller's memory, which
 //! may be another in each run.
 
+use tenure_graph::effects::Trait;
 use tenure_graph::effects::demands::keeps_addresses;
 use tenure_graph::entity::EntityRef;
-use tenure_graph::plan::{Item, Phase};
+use tenure_graph::plan::{Item, Phase, Placement};
 use tenure_graph::{NodeId, ValueId};
 
 use super::Join;
@@ -34,13 +35,18 @@ impl Join<'_> {
         }
     }
 
-    /// Gives these nodes copies of what lies in the caller's inputs.
+    /// Gives these nodes copies of what lies in the caller's inputs, and of the caller's state where
+    /// they do not write it: a copy would keep that from the caller.
     pub(super) fn fixed_addresses(&mut self, fixed: &[NodeId]) {
         for &node in fixed {
+            let refs = self.table.effects(self.graph, node).refs;
             for (i, value) in (0u32..).zip(&self.graph.nodes[node].inputs) {
                 let Some(value) = *value else { continue };
                 let is_copied = self.copy_at.contains_key(&(node, i));
-                if !is_copied && self.is_callers_input(value) && self.graph.bytes(value).is_some() {
+                let is_written = refs.iter().any(|alias| alias.input == i);
+                let is_callers =
+                    self.is_callers_input(value) || !is_written && self.is_callers_state(value);
+                if !is_copied && is_callers && self.graph.bytes(value).is_some() {
                     self.push_copy(value, node, i, REASON);
                 }
             }
@@ -51,5 +57,17 @@ impl Join<'_> {
     pub(super) fn is_callers_input(&self, value: ValueId) -> bool {
         let group = self.group(value);
         matches!(self.items[group as usize].item, Item::Value(v) if self.homes.of[v] == Home::CallerInput)
+    }
+
+    /// Whether a value is state that the caller hands in as it does inputs, under whatever name.
+    fn is_callers_state(&self, value: ValueId) -> bool {
+        let Item::Value(state) = self.items[self.group(value) as usize].item else {
+            return false;
+        };
+        let producer = self.graph.values[state].producer;
+        self.options.inputs == Placement::User
+            && self.homes.of[state] == Home::Variable
+            && self.graph.nodes[producer].subgraph == self.graph.root
+            && (self.table.traits(self.graph, producer)).has(Trait::CallerMemory)
     }
 }
