@@ -392,3 +392,49 @@ fn no_order_that_may_happen_goes_wrong() {
     assert!(waits > most && reused > most / 4, "{waits} waits, {reused}");
     assert!(wrong > most / 4, "{wrong} wrong without waits");
 }
+
+/// A loop on stream 1 whose body, on another, makes the next state of its state in two steps, or of
+/// something else altogether.
+fn looped(body_stream: u32, of: &str) -> Graph {
+    text::parse(&format!(
+        "model m ge graph ^root {{
+           %x: float32[256] = Data()
+           %k: float32[256] = Softmax(%x) stream 0
+           %a: float32[256] = Softmax(%x) stream 0
+           %w: float32[256] = While(%a) stream 1
+             cond ^c {{
+               %s: float32[256] = Data()
+               %p: bool[] = Less(%s) stream 1
+               NetOutput(%p) @test
+             }}
+             body ^b {{
+               %s: float32[256] = Data()
+               %t: float32[256] = Softmax(%s) stream {body_stream}
+               %u: float32[256] = Softmax({of}) stream 2
+               NetOutput(%u) @next
+             }}
+           %z: float32[256] = Softmax(%w) stream 0
+           NetOutput(%z) @out
+         }}"
+    ))
+    .expect("a graph")
+}
+
+#[test]
+fn the_state_of_a_loop_has_one_memory_whatever_its_streams() {
+    let size = |graph: &Graph| {
+        let table = OpTable::builtin(graph.dialect);
+        let options = tenure_graph::plan::PlanOptions::default();
+        let plan = plan(graph, &table, &options, &Config::default())
+            .unwrap()
+            .plan;
+        tenure_check::check(graph, &table, &plan).unwrap_or_else(|v| panic!("{v:?}"));
+        plan.arenas[0].size
+    };
+    // The state, and what is between it and the next one.
+    let plain = size(&looped(2, "%t"));
+    assert!((2048..2200).contains(&plain), "{plain}");
+    assert_eq!(size(&looped(1, "%t")), plain);
+    // The next state may be written while the last one is read.
+    assert!(size(&looped(1, "%k^root")) >= plain + 1024);
+}

@@ -241,6 +241,8 @@ struct Entry {
     shifted: bool,
     /// Whether the segments of its class are to be put in order; meaningful for roots.
     unsorted: bool,
+    /// Whether something in its class is there again after it was not; meaningful for roots.
+    comes_back: bool,
     /// Kind of memory that it asks for.
     kind: i64,
     /// Whether it stands for garbage, and is no member of the storage.
@@ -324,6 +326,7 @@ impl<'a> Join<'a> {
             extent: (0, i64::try_from(bytes).unwrap_or(i64::MAX)),
             shifted: false,
             unsorted: false,
+            comes_back: false,
             kind: ANY_MEMORY,
             hidden: false,
             caller: false,
@@ -546,6 +549,7 @@ impl<'a> Join<'a> {
                 entry.life = Life::from_elem(whole, 1);
             }
             normalise(&mut entry.life);
+            entry.comes_back = entry.life.len() > 1;
             let group = index(i);
             let held = entry.planned && entry.group == group;
             let spans = entry.life.iter().filter(|_| held);

@@ -149,7 +149,7 @@ impl Join<'_> {
 
     /// Whether every access of one list is in order with every one of the other; no, where that
     /// would take long to say.
-    fn are_in_order(&self, one: &[u32], other: &[u32]) -> bool {
+    pub(super) fn are_in_order(&self, one: &[u32], other: &[u32]) -> bool {
         one.len().saturating_mul(other.len()) <= MOST_ACCESSES
             && (one.iter()).all(|&a| other.iter().all(|&b| self.is_in_order(a, b)))
     }
@@ -161,9 +161,9 @@ impl Join<'_> {
         few.iter().any(|x| many.iter().any(|y| meets(x, y)))
     }
 
-    /// Whether one of two steps has certainly ended when the other starts.
+    /// Whether one of two steps has certainly ended when the other starts, or they are one.
     fn is_in_order(&self, a: u32, b: u32) -> bool {
         let clocks = self.clocks.as_ref();
-        clocks.is_none_or(|c| c.is_before(a.min(b), a.max(b)))
+        a == b || clocks.is_none_or(|c| c.is_before(a.min(b), a.max(b)))
     }
 }

@@ -341,7 +341,7 @@ impl Join<'_> {
         (s.class, s.at) = (large, shift);
         let (caller, pinned, input, align) = (s.caller, s.pinned, s.input, s.align);
         let (extent, shifted, unsorted) = (s.extent, s.shifted, s.unsorted);
-        let (kept, pieced) = (s.kept, s.pieced);
+        let (kept, pieced, comes_back) = (s.kept, s.pieced, s.comes_back);
         let l = &mut self.items[large as usize];
         l.caller |= caller;
         l.pinned |= pinned;
@@ -349,6 +349,7 @@ impl Join<'_> {
         l.align = l.align.max(align);
         l.kept |= kept;
         l.pieced |= pieced;
+        l.comes_back |= comes_back;
         l.shifted |= shifted || shift != 0;
         // Many may be joined side by side before anybody asks for the order.
         l.unsorted |= unsorted || !in_order;
@@ -424,7 +425,7 @@ impl Join<'_> {
             few_first = false;
         }
         if is_plain {
-            return few.iter().all(|x| {
+            let meet_well = few.iter().all(|x| {
                 // Segments of such a class meet in single steps at most, so their ends ascend.
                 let from = many.partition_point(|y| y.span.last < x.span.first);
                 many[from..]
@@ -434,6 +435,7 @@ impl Join<'_> {
                     // overwritten by what is dead at once.
                     .all(|y| self.hands_over(x, y, 0) || self.hands_over(y, x, 0))
             });
+            return meet_well && self.take_turns(a, b);
         }
         let (few, many) = (few.clone(), many.clone());
         let shift = if few_first { shift } else { -shift };

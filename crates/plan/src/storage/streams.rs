@@ -89,12 +89,32 @@ impl Join<'_> {
         self.ends.get(group as usize).copied().unwrap_or(0)
     }
 
-    /// Whether all accesses to a group have ended when a step starts, but for its own.
+    /// Whether all accesses to a group up to a step have ended when it starts, but for its own. What
+    /// comes later, as to the state of a loop, is for [`Join::take_turns`] to look at.
     pub(super) fn has_ended(&self, group: Index, step: u32) -> bool {
         let Some(clocks) = &self.clocks else {
             return true;
         };
         let mut steps = self.accesses.get(group as usize).into_iter().flatten();
-        steps.all(|&at| at == step || clocks.is_before(at, step))
+        steps.all(|&at| at >= step || clocks.is_before(at, step))
+    }
+
+    /// Whether all accesses to two classes are in order, where one of them holds something that comes
+    /// back after others have been there. Where nothing comes back, each has ended before the next
+    /// begins, and that is all.
+    pub(super) fn take_turns(&self, a: Index, b: Index) -> bool {
+        let comes_back = |root: Index| self.items[root as usize].comes_back;
+        if self.clocks.is_none() || !comes_back(a) && !comes_back(b) {
+            return true;
+        }
+        let steps = |root: Index| {
+            let groups = self.segments[root as usize].iter().map(|s| s.group);
+            let of = |group: Index| self.accesses.get(group as usize).into_iter().flatten();
+            let mut steps: Vec<u32> = groups.flat_map(of).copied().collect();
+            steps.sort_unstable();
+            steps.dedup();
+            steps
+        };
+        self.are_in_order(&steps(a), &steps(b))
     }
 }
