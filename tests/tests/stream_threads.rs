@@ -107,9 +107,39 @@ fn check(seed: u64) -> Option<usize> {
     Some(many.threads())
 }
 
+/// What has no task writes nothing, so that other streams may read the pieces meanwhile.
+fn pieces_are_read_beside_their_whole() {
+    let text = "model m ge graph ^root {
+        %x: float32[8] = Data() stream 0
+        %a: float32[8] = Relu(%x) stream 0
+        %b: float32[8] = Relu(%x) stream 0
+        %c: float32[16] = ConcatD(%a, %b) {concat_dim = 0, _no_task = true,
+          _no_padding_continuous_input = true, _output_reuse_input = true,
+          _reuse_input_on_dim_index = 0} stream 0
+        %y: float32[8] = Relu(%a) stream 1
+        %z: float32[16] = Relu(%c) stream 0
+        NetOutput(%y, %z) @out
+      }";
+    let graph = text::parse(text).expect("a graph");
+    let table = OpTable::builtin(graph.dialect);
+    let plan = planned(&graph, &table, &PlanOptions::default()).expect("a plan");
+    let kernels = Kernels::builtin();
+    let mut program =
+        Program::new(&graph, &table, &plan, &kernels, Layout::Planned).expect("a program");
+    program.with_threads(&plan).expect("threads");
+    let input: Vec<u8> = [1f32, -2., 3., -4., 5., -6., 7., -8.]
+        .iter()
+        .flat_map(|x| x.to_le_bytes())
+        .collect();
+    program.run(&[&input]).expect("a run");
+    let piece = program.result(0).to_vec();
+    assert_eq!(program.result(1), [piece.clone(), piece].concat());
+}
+
 /// One test, since what is counted is what all threads of the process ask for.
 #[test]
 fn threads_give_the_bytes_of_one_stream_and_ask_for_no_memory() {
+    pieces_are_read_beside_their_whole();
     let count = std::env::var("TENURE_PROGRAMS").map_or(60, |n| n.parse().expect("a number"));
     let threads: Vec<usize> = (0..count).filter_map(check).collect();
     assert!(threads.len() > usize::try_from(count).expect("a small number") * 3 / 4);

@@ -438,3 +438,28 @@ fn the_state_of_a_loop_has_one_memory_whatever_its_streams() {
     // The next state may be written while the last one is read.
     assert!(size(&looped(1, "%k^root")) >= plain + 1024);
 }
+
+#[test]
+fn what_comes_out_of_a_body_is_not_there_when_its_owner_begins() {
+    // A result of no use on stream 2, and beside it on stream 0 the result of the call.
+    let text = "model m ge graph ^root {
+        %x: float32[256] = Data() stream 0
+        %w: float32[256] = PartitionedCall(%x) stream 0
+          partition ^p {
+            %d: float32[256] = Data()
+            %unused: float32[256] = Softmax(%d) stream 2
+            %r: float32[256] = Softmax(%d) stream 0
+            NetOutput(%r) @results
+          }
+        %y: float32[256] = Softmax(%w) stream 1
+        %z: float32[256] = Add(%y, %x) stream 0
+        NetOutput(%z) @out
+      }";
+    let graph = text::parse(text).expect("a graph");
+    let table = OpTable::builtin(graph.dialect);
+    let options = tenure_graph::plan::PlanOptions::default();
+    let plan = plan(&graph, &table, &options, &Config::default())
+        .unwrap()
+        .plan;
+    tenure_check::check(&graph, &table, &plan).unwrap_or_else(|v| panic!("{v:?}"));
+}

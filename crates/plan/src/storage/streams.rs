@@ -38,9 +38,16 @@ impl Join<'_> {
                 }
                 Phase::Enter(_) | Phase::End => {}
             }
+            // What comes out of a body is not there yet when its owner begins.
+            let is_there = |value: &ValueId| {
+                let group = self.group(*value) as usize;
+                let life = &self.items[group].life;
+                step.phase != Phase::Begin
+                    || life.iter().any(|s| (s.first..=s.last).contains(&number))
+            };
             if matches!(step.phase, Phase::Run | Phase::Begin | Phase::End) {
-                for &value in &node.outputs {
-                    note(self, value, number);
+                for value in node.outputs.iter().copied().flatten().filter(is_there) {
+                    note(self, Some(value), number);
                 }
             }
             if step.phase == Phase::Begin {

@@ -8,7 +8,7 @@ pub(crate) mod places;
 mod pooled;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tenure_graph::effects::{Effects, Gears, OpClass, OpTable, Trait, cleared};
+use tenure_graph::effects::{Effects, Gears, OpClass, OpTable, Run, Trait, cleared};
 use tenure_graph::plan::{Item, Phase, Plan};
 use tenure_graph::{Graph, NodeId, ValueId};
 
@@ -302,6 +302,10 @@ impl Resolve<'_> {
         inputs: Vec<Address>,
         outputs: Vec<Address>,
     ) -> Result<(), RuntimeError> {
+        let has_faults = self.faults_of.contains_key(&id);
+        if !has_faults && is_joined(effects, &inputs, &outputs) {
+            return Ok(());
+        }
         let Some(work) = self.work(id, effects, &inputs, &outputs)? else {
             return Ok(());
         };
@@ -504,4 +508,23 @@ impl Resolve<'_> {
     fn class(&self, node: NodeId) -> OpClass {
         self.table.class(self.graph, node)
     }
+}
+
+/// Whether a node without a task of its own finds its pieces where they are the whole, so that there is
+/// nothing to do: other streams may be reading them.
+fn is_joined(effects: &Effects, inputs: &[Address], outputs: &[Address]) -> bool {
+    let joined = |run: Option<Run>, whole: Option<&Address>, pieces: &[Address]| {
+        let (Some(&whole), true) = (whole, run.is_some_and(|run| run.whole)) else {
+            return false;
+        };
+        let mut at = whole.start;
+        let mut pieces = pieces.iter();
+        pieces.all(|piece| {
+            let is_here = piece.block == whole.block && piece.start == at;
+            at = piece.end();
+            is_here
+        }) && at == whole.end()
+    };
+    joined(effects.input_run, outputs.first(), inputs)
+        || joined(effects.output_run, inputs.first(), outputs)
 }
