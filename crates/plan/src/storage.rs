@@ -399,7 +399,8 @@ impl<'a> Join<'a> {
                 false => None,
             };
             let own = self.schedule.span[node];
-            for (k, scratch) in (0u32..).zip(&effects.scratch) {
+            let numbered = (0u32..).zip(&effects.scratch);
+            for (k, scratch) in numbered.filter(|(_, s)| s.size > 0) {
                 let life = from_clearing.filter(|_| scratch.cleared).or(own);
                 let life = life.into_iter().collect();
                 let item = Item::Workspace(node, k);

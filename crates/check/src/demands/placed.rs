@@ -224,7 +224,8 @@ impl Gather<'_, '_> {
                 }
             }
         }
-        for (k, scratch) in (0u32..).zip(&effects.scratch) {
+        let numbered = (0u32..).zip(&effects.scratch);
+        for (k, scratch) in numbered.filter(|(_, s)| s.size > 0) {
             asked.push((Anchor::Workspace(k), Item::Workspace(id, k), scratch.kind));
         }
         for (anchor, item, kind) in asked {

@@ -358,8 +358,7 @@ impl Builder {
         place: &mut NodePlaces,
     ) -> Result<Vec<i64>, Problem> {
         let clears = self.has(&op.op, Trait::Zeroes);
-        let mut sizes = Vec::new();
-        let mut taken = 0;
+        let mut sizes: Vec<i64> = Vec::new();
         let mut add = |size: i64, offset: Option<&i64>, is_on_chip: bool| {
             let offset = offset.and_then(|&o| u64::try_from(o).ok());
             let bytes = u64::try_from(size).unwrap_or(0);
@@ -368,11 +367,12 @@ impl Builder {
                 place.cleared.extend(offset.map(|o| (o, bytes)));
                 return;
             }
-            sizes.push(size);
-            if bytes > 0 {
-                place.workspaces.extend(offset.map(|o| (taken, o)));
-                taken += 1;
+            if let Ok(number) = u32::try_from(sizes.len())
+                && bytes > 0
+            {
+                place.workspaces.extend(offset.map(|o| (number, o)));
             }
+            sizes.push(size);
         };
         for (index, &size) in op.workspace_bytes.iter().enumerate() {
             if size < -1 {

@@ -158,7 +158,6 @@ impl Builder<'_> {
         for scratch in &row.scratch {
             let align = scratch.align;
             match scratch.size.eval(&scope).map(u64::try_from) {
-                Some(Ok(0)) => {}
                 Some(Ok(size)) => effects.scratch.push(Scratch {
                     size,
                     align,
@@ -236,20 +235,19 @@ impl Builder<'_> {
     }
 
     /// Temporary memory that the file asks for; 0 and negative sizes ask for none, and what is on the
-    /// chip is no arena's.
+    /// chip is no arena's. Each keeps its number.
     fn take_workspace(&mut self) {
         let node = self.site.node;
         for (k, &size) in node.workspace.iter().enumerate() {
             let on_chip = demands::is_workspace_on_chip(&node.attrs, k);
-            if let Some(size) = u64::try_from(size).ok().filter(|&n| n > 0 && !on_chip) {
-                self.effects.scratch.push(Scratch {
-                    size,
-                    align: 1,
-                    kind: demands::workspace_kind(node, k),
-                    alone: demands::is_workspace_alone(node, k),
-                    cleared: demands::is_workspace_cleared(node, k),
-                });
-            }
+            let size = u64::try_from(size).ok().filter(|_| !on_chip);
+            self.effects.scratch.push(Scratch {
+                size: size.unwrap_or(0),
+                align: 1,
+                kind: demands::workspace_kind(node, k),
+                alone: demands::is_workspace_alone(node, k),
+                cleared: demands::is_workspace_cleared(node, k),
+            });
         }
     }
 

@@ -259,7 +259,9 @@ pub fn cleared(graph: &Graph, table: &OpTable, node: NodeId) -> Vec<Cleared> {
         true => table.effects(graph, node).scratch,
         false => SmallVec::new(),
     };
-    let scratch = (0u32..).zip(scratch).filter(|(_, s)| s.cleared);
+    let scratch = (0u32..)
+        .zip(scratch)
+        .filter(|(_, s)| s.cleared && s.size > 0);
     let workspaces = scratch.map(|(k, _)| Item::Workspace(node, k));
     let items = values.into_iter().map(Item::Value).chain(workspaces);
     items.map(|item| Cleared { item, cleaner }).collect()

@@ -118,7 +118,7 @@ pub struct Effects {
     pub aligned: SmallVec<[Alias; 2]>,
     /// Inputs of which only type and shape are looked at.
     pub shape_only: SmallVec<[u32; 1]>,
-    /// Temporary memory.
+    /// Temporary memory, by number; some may have no bytes.
     pub scratch: SmallVec<[Scratch; 1]>,
     /// How many scratch buffers the row asks for whose size is not known: it depends on a free
     /// dimension, or is negative or does not fit in 64 bits.

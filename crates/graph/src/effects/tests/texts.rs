@@ -37,23 +37,16 @@ fn rows_add_and_replace() {
     let site = site_with(rows, "example:FlashAttention", &[x, x], &[x]);
     let effects = site.effects();
     assert!(effects.known);
-    let scratch = [
-        Scratch {
-            size: 96,
-            align: 256,
-            kind: crate::effects::demands::ANY_MEMORY,
-            alone: false,
-            cleared: false,
-        },
-        Scratch {
-            size: 1024,
-            align: 1,
-            kind: crate::effects::demands::ANY_MEMORY,
-            alone: false,
-            cleared: false,
-        },
-    ];
-    assert_eq!(effects.scratch[..], scratch);
+    let scratch = |size: u64, align: u64| Scratch {
+        size,
+        align,
+        kind: crate::effects::demands::ANY_MEMORY,
+        alone: false,
+        cleared: false,
+    };
+    // What has no bytes keeps its number.
+    let all = [scratch(96, 256), scratch(1024, 1), scratch(0, 1)];
+    assert_eq!(effects.scratch[..], all);
     assert_eq!(effects.unsized_scratch, 0);
     assert_eq!(effects.input_align[..], [32, 32]);
     assert_eq!(effects.output_align[..], [64]);
