@@ -446,7 +446,7 @@ mod tests {
         let recorded = Recorded {
             sizes: vec![(ANY_MEMORY, 2048)],
             values: places.iter().map(|&(name, at)| (value(name), at)).collect(),
-            workspaces: vec![(node, 0, workspace)],
+            workspaces: vec![(node, 1, workspace)],
             ..Recorded::default()
         };
         (graph, recorded)

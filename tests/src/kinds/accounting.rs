@@ -2,7 +2,7 @@
 //! buffers in steps of 512 bytes, inputs and outputs in the arena and lent only where listed.
 
 use serde_json::Value;
-use tenure_graph::effects::demands::{PACKED_INPUT, PACKED_OUTPUT, flag, is_workspace_on_chip};
+use tenure_graph::effects::demands::{PACKED_INPUT, PACKED_OUTPUT, flag};
 use tenure_graph::effects::{OpTable, cleared};
 use tenure_graph::plan::{ALL_NODES, Item, Life, Place, Plan, PlanOptions, Sizes};
 use tenure_graph::{Graph, ValueId};
@@ -200,15 +200,7 @@ impl Made {
     fn is_named(&self, item: Item, name: &str) -> bool {
         match item {
             Item::Value(value) => self.graph.value_label(value) == name,
-            Item::Workspace(node, k) => {
-                // Sizes that are no workspace are counted by the case, and not by the plan.
-                let sizes = &self.graph.nodes[node].workspace;
-                let attrs = &self.graph.nodes[node].attrs;
-                let takes = |k, size: &i64| *size > 0 && !is_workspace_on_chip(attrs, k);
-                let mut real = (0usize..).zip(sizes).filter(|&(k, size)| takes(k, size));
-                let place = real.nth(k as usize).map_or(0, |(place, _)| place);
-                format!("{}#ws:{place}", self.graph.node_label(node)) == name
-            }
+            Item::Workspace(node, k) => format!("{}#ws:{k}", self.graph.node_label(node)) == name,
             Item::Copy(_) => false,
         }
     }
