@@ -239,6 +239,33 @@ fn memory_on_the_chip_is_beside_nothing() {
 }
 
 #[test]
+fn what_has_no_memory_has_none_for_pieces() {
+    let joined = "%a: float32[256] = Relu(%x)
+                  %b: float32[256] = Exp(%x)
+                  %c: float32[512] = ConcatD(%a, %b) @cut {concat_dim = 0,
+                    _no_padding_continuous_input = true, _output_reuse_input = true, KIND}
+                  %d: float32[512] = Neg(%c)";
+    let split = "%a: float32[256] = Relu(%x) {KIND}
+                 %b: float32[128], %c: float32[128] = SplitD(%a) @cut {split_dim = 0,
+                   _no_padding_continuous_output = true, _output_reuse_input = true}
+                 %d: float32[128] = Add(%b, %c)";
+    for lines in [joined, split] {
+        let found = |kind: i64| {
+            let kind = format!("_output_memory_type = [{kind}]");
+            let text = format!(
+                "model m ge graph ^root {{\n%x: float32[256] = Data() {{index = 0}}\n{}\n\
+                 NetOutput(%d) @out\n}}",
+                lines.replace("KIND", &kind)
+            );
+            planned(&text, Placement::Planned).map_err(|error| error.to_string())
+        };
+        found(2).unwrap();
+        let error = found(0x8000).unwrap_err();
+        assert!(error.contains("\"cut\""), "{error}");
+    }
+}
+
+#[test]
 fn outputs_of_the_session_share_with_nobody() {
     let session = 0x1_0000_0002_i64;
     let kind = format!("{{_output_memory_type = [{session}]}}");

@@ -21,11 +21,15 @@ pub fn main(options: &[&str]) -> Result<(), String> {
     let start = Instant::now();
     let look = |seed: u64| {
         let name = format!("seed {seed}");
-        look(&name, &random(seed)).map_err(|error| format!("{name}: {error}"))
+        Ok(look(&name, &random(seed)).unwrap_or_else(|error| Tally {
+            wrong: vec![format!("{name}: {error}")],
+            ..Tally::default()
+        }))
     };
     let panicked = "a program made the guard, the planner or the check panic";
     let mut sum = on_all_cores(seeds, panicked, look, Tally::add)?;
     sum.needless.sort();
+    sum.wrong.sort();
     println!(
         "{} programs guarded, planned and checked in {:.0?}; {} refused",
         sum.programs,
@@ -45,8 +49,13 @@ pub fn main(options: &[&str]) -> Result<(), String> {
     for line in sum.needless.iter().take(TOLD) {
         println!("needless: {line}");
     }
-    match sum.needless.len() {
-        0 => Ok(()),
-        needless => Err(format!("{needless} copies are needless")),
+    for wrong in sum.wrong.iter().take(TOLD) {
+        println!("{wrong}");
+    }
+    match (sum.wrong.len(), sum.needless.len()) {
+        (0, 0) => Ok(()),
+        (wrong, needless) => Err(format!(
+            "{wrong} plans fail their check, {needless} copies are needless"
+        )),
     }
 }

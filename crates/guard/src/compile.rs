@@ -15,7 +15,7 @@ use crate::passes::{
     collective_writes, concat_no_task, contiguous_inputs, fixed_addresses, identity,
     in_place_support, subgraph, tensor_moves, user_addresses, zeroing,
 };
-use crate::{Guarded, in_place, layout, needless, read_write, state, values};
+use crate::{Guarded, control_flow, in_place, layout, needless, read_write, state, values};
 
 /// One stage.
 type Stage = fn(&Graph, &OpTable, &Options) -> Result<Guarded, GuardError>;
@@ -39,6 +39,11 @@ const STAGES: &[(&str, Stage)] = &[
     ("fixed-addresses", fixed_addresses::run),
     ("in-place", in_place::resolve),
 ];
+
+/// What stages begin with, and say of themselves.
+const PARTS: &[(&str, Stage)] = &[(control_flow::STAGE, |graph, table, _| {
+    control_flow::isolate(graph, table, layout::analysed)
+})];
 
 /// The stages before a plan. What [`copies_are_planned`](Options::copies_are_planned) leaves of
 /// them: order where it is enough, nodes that clear memory, and what is stored back in variables.
@@ -140,12 +145,55 @@ pub fn stages() -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// Those of the stages; the graph is then as it was.
 pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
-    let options = Options {
+    let done = once(graph, table, options)?;
+    let exact = exact(options);
+    needless::take_out(
+        graph,
+        done,
+        table,
+        &Again {
+            table,
+            options: &exact,
+        },
+    )
+}
+
+/// The stages, for copies to be tried.
+struct Again<'a> {
+    table: &'a OpTable,
+    options: &'a Options,
+}
+
+impl needless::Guard for Again<'_> {
+    fn all(&self, graph: &Graph) -> Result<Guarded, GuardError> {
+        stages_of(STAGES, graph, self.table, self.options)
+    }
+
+    fn stages(&self, names: &[&str], graph: &Graph) -> Result<Guarded, GuardError> {
+        let mut done = Guarded::default();
+        for name in names {
+            let stage = PARTS.iter().chain(STAGES).find(|(stage, _)| stage == name);
+            if let Some((_, stage)) = stage {
+                let next = stage(done.graph(graph), self.table, self.options)?;
+                done.then(next);
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// Runs all stages, and leaves copies in that with all the others nobody needs.
+///
+/// # Errors
+/// Those of the stages; the graph is then as it was.
+pub fn once(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
+    stages_of(STAGES, graph, table, &exact(options))
+}
+
+/// The options of a program that must give what it says.
+fn exact(options: &Options) -> Options {
+    Options {
         exact: true,
         ..options.clone()
-    };
-    let done = stages_of(STAGES, graph, table, &options)?;
-    needless::take_out(graph, done, table, |graph| {
-        stages_of(STAGES, graph, table, &options)
-    })
+    }
 }

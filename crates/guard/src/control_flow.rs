@@ -20,7 +20,7 @@ use crate::storage::{
 };
 use crate::work::Work;
 
-const STAGE: &str = "control-flow";
+pub(crate) const STAGE: &str = "control-flow";
 
 /// Frees the subgraphs that `tops` names, and everything below them, of what their control flow lets
 /// meet.

@@ -1,24 +1,37 @@
 //! Copies that nobody needs once all others stand.
 //!
 //! A stage cannot know what the stages after it will part: a copy before a branch is for nothing
-//! when one inside is needed anyway. So each copy is taken out alone, and where the guard then makes
-//! do with fewer bytes or fewer copies, that is the program. A copy that holds what a variable was at a
-//! moment stays.
+//! when one inside is needed anyway. So each value that is copied is taken out alone, and where the
+//! guard then makes do with fewer bytes or fewer copies, that is the program. A copy that holds what
+//! a variable was at a moment stays.
 
 use rustc_hash::FxHashSet;
 use tenure_graph::effects::{OpClass, OpTable, Trait};
-use tenure_graph::patch::{Edit, Patch, Slot};
+use tenure_graph::patch::Slot;
 use tenure_graph::{Graph, NodeId};
 
 use crate::Guarded;
 use crate::error::GuardError;
 use crate::finding::{Edited, Finding, Kind};
 use crate::storage::{Anchor, Classes, in_order, reference};
+use crate::work::Work;
 
 const STAGE: &str = "needless";
 
 /// Nodes that are looked at in all attempts together: in large programs copies are not tried.
 const NODES_OF_ATTEMPTS: usize = 1 << 14;
+
+/// The stages that take out copies of the program itself.
+const REMOVING: &[&str] = &["identity", "tensor-moves", "read-write"];
+
+/// The guard, as far as it is asked here.
+pub(crate) trait Guard {
+    /// Runs all stages.
+    fn all(&self, graph: &Graph) -> Result<Guarded, GuardError>;
+
+    /// Runs stages alone, by name.
+    fn stages(&self, names: &[&str], graph: &Graph) -> Result<Guarded, GuardError>;
+}
 
 /// Takes out the copies of a guarded program that the guard can do without.
 ///
@@ -28,7 +41,7 @@ pub(crate) fn take_out(
     given: &Graph,
     mut done: Guarded,
     table: &OpTable,
-    guard: impl Fn(&Graph) -> Result<Guarded, GuardError>,
+    guard: &impl Guard,
 ) -> Result<Guarded, GuardError> {
     let Some(mut graph) = done.graph.take() else {
         return Ok(done);
@@ -37,35 +50,38 @@ pub(crate) fn take_out(
     let mut left = NODES_OF_ATTEMPTS;
     let mut has_gained = true;
     while std::mem::take(&mut has_gained) {
-        for label in candidates(&graph, table, &labels)? {
+        if let Some(less) = without_removable(&graph, table, guard)? {
+            graph = less.graph(&graph).clone();
+            done.then(less);
+        }
+        for copied in copied(&graph, table, &labels)? {
             let Some(rest) = left.checked_sub(graph.nodes.len()) else {
                 break;
             };
             left = rest;
-            let Some(node) = graph.nodes.keys().find(|&n| graph.node_label(n) == label) else {
+            let Some(without) = copied.taken_out(&graph, table)? else {
                 continue;
             };
-            let mut patch = Patch::new();
-            patch.push(
-                Edit::Bypass { node },
-                "with the other copies nobody needs it",
-            );
-            let (without, log) = patch.apply(&graph)?;
-            let again = guard(&without)?;
-            let (old, new) = (price(&graph, table), price(again.graph(&without), table));
-            if new.0 > old.0 || new.1 > old.1 || new == old {
+            let old = price(&graph, table);
+            let saves = |again: &Guarded| is_less(price(again.graph(&without.graph), table), old);
+            let found = done.findings.iter().find(|f| copied.is_about(f));
+            let (kind, stage) = found.map_or((Kind::ReadWrite, ""), |f| (f.kind, f.stage));
+            // Mostly the stage that made the copy makes it again, which is soon seen.
+            if !saves(&guard.stages(&[stage], &without.graph)?) {
                 continue;
             }
-            let is_its = |f: &Finding| f.by.as_deref() == Some(&*label);
-            let found = done.findings.iter().find(|f| is_its(f));
-            let kind = found.map_or(Kind::ReadWrite, |f| f.kind);
-            done.findings.retain(|f| !is_its(f));
-            done.edits.extend(log.lines.into_iter().map(|line| Edited {
-                kind,
-                stage: STAGE,
-                line,
-            }));
-            graph = again.graph(&without).clone();
+            let again = guard.all(&without.graph)?;
+            if !saves(&again) {
+                continue;
+            }
+            done.findings.retain(|f| !copied.is_about(f));
+            let by_node = |f: &&mut Finding| f.by.as_deref() == Some(&*copied.node);
+            for finding in done.findings.iter_mut().filter(by_node) {
+                finding.by.clone_from(&without.rest);
+            }
+            let edits = without.edits.into_iter();
+            done.edits.extend(edits.map(|edit| Edited { kind, ..edit }));
+            graph = again.graph(&without.graph).clone();
             done.then(again);
             has_gained = true;
         }
@@ -74,26 +90,107 @@ pub(crate) fn take_out(
     Ok(done)
 }
 
-/// The labels of the copies of one value that were put into a program, in order of execution: one
-/// in front of a node comes before those inside it, which cost more where they run often.
-fn candidates(
+/// The program without those of its own copies that the stages take out now that others stand: one
+/// at the border of a subgraph stayed for as long as nothing else stood there.
+fn without_removable(
+    graph: &Graph,
+    table: &OpTable,
+    guard: &impl Guard,
+) -> Result<Option<Guarded>, GuardError> {
+    let old = price(graph, table);
+    let saves = |done: &Guarded| is_less(price(done.graph(graph), table), old);
+    let mut done = guard.stages(REMOVING, graph)?;
+    if !saves(&done) {
+        return Ok(None);
+    }
+    done.then(guard.all(done.graph(graph))?);
+    Ok(saves(&done).then_some(done))
+}
+
+/// One value that a node copies.
+struct Copied {
+    /// The label of the node: ids change with each attempt.
+    node: String,
+    /// Which of the values that it copies.
+    slot: u32,
+    /// Where a finding about the value may be, in words; empty if the node copies no other.
+    places: Vec<String>,
+}
+
+/// A program in which a value is not copied.
+struct Without {
+    graph: Graph,
+    edits: Vec<Edited>,
+    /// The label of the node that copies the others, if there are any.
+    rest: Option<String>,
+}
+
+impl Copied {
+    /// Whether the copy repairs what was found.
+    fn is_about(&self, finding: &Finding) -> bool {
+        let is_here = self.places.is_empty() || self.places.contains(&finding.at);
+        finding.by.as_ref() == Some(&self.node) && is_here
+    }
+
+    /// The program in which who read the copy reads the value; `None` if it is copied no more.
+    fn taken_out(&self, graph: &Graph, table: &OpTable) -> Result<Option<Without>, GuardError> {
+        let mut nodes = graph.nodes.keys();
+        let Some(node) = nodes.find(|&n| graph.node_label(n) == self.node) else {
+            return Ok(None);
+        };
+        let reason = "with the other copies nobody needs it";
+        let mut work = Work::new(graph, table);
+        let mut rest = None;
+        if graph.nodes[node].outputs.len() > 1 {
+            let others = work.copy_others(node, self.slot, reason)?;
+            rest = Some(work.graph().node_label(others));
+        }
+        work.take_out(node, reason)?;
+        let Guarded { graph, edits, .. } = work.guarded(Kind::ReadWrite, STAGE, Vec::new())?;
+        Ok(graph.map(|graph| Without { graph, edits, rest }))
+    }
+}
+
+/// The values that nodes copy which were put into a program, in order of execution: one in front of
+/// a node comes before those inside it, which cost more where they run often.
+fn copied(
     graph: &Graph,
     table: &OpTable,
     given: &FxHashSet<String>,
-) -> Result<Vec<String>, GuardError> {
+) -> Result<Vec<Copied>, GuardError> {
     let classes = Classes::build(graph, table, graph.root)?;
-    let is_one = |&n: &NodeId| {
-        let is_copy = table.traits(graph, n).has(Trait::Copies);
-        is_copy && graph.nodes[n].inputs.len() == 1 && !is_moment(graph, table, &classes, n)
-    };
-    let nodes = in_order(graph, graph.root);
-    let copies = nodes.into_iter().filter(is_one);
-    let labels = copies.map(|n| graph.node_label(n));
-    Ok(labels.filter(|label| !given.contains(label)).collect())
+    let work = Work::new(graph, table);
+    let mut copied = Vec::new();
+    for id in in_order(graph, graph.root) {
+        let node = graph.node_label(id);
+        if !work.is_copy(id) || given.contains(&node) {
+            continue;
+        }
+        let outputs = &graph.nodes[id].outputs;
+        for (slot, output) in (0u32..).zip(outputs) {
+            let readers = output.map_or(&[][..], |value| work.users(value));
+            if readers.is_empty() || is_moment(graph, table, &classes, id, slot) {
+                continue;
+            }
+            let readers = readers.iter().map(|&(n, i)| Anchor::input(n, i));
+            let read = graph.nodes[id].input(slot as usize);
+            let ends = readers.chain(read.map(|value| Anchor::of(graph, value)));
+            let places = match outputs.len() {
+                1 => Vec::new(),
+                _ => ends.map(|end| end.label(graph)).collect(),
+            };
+            copied.push(Copied {
+                node: node.clone(),
+                slot,
+                places,
+            });
+        }
+    }
+    Ok(copied)
 }
 
 /// Whether a copy parts a variable from other memory, and one of the two is written.
-fn is_moment(graph: &Graph, table: &OpTable, classes: &Classes, copy: NodeId) -> bool {
+fn is_moment(graph: &Graph, table: &OpTable, classes: &Classes, copy: NodeId, slot: u32) -> bool {
     let members = |class: usize| classes.lists[class].iter().map(|&m| classes.anchors[m]);
     let class_of = |m: Anchor| table.class(graph, m.node);
     let is_written = |m: Anchor| {
@@ -109,8 +206,8 @@ fn is_moment(graph: &Graph, table: &OpTable, classes: &Classes, copy: NodeId) ->
             }
         }
     };
-    let from = classes.class_of(Anchor::input(copy, 0));
-    let to = classes.class_of(Anchor::output(copy, 0));
+    let from = classes.class_of(Anchor::input(copy, slot));
+    let to = classes.class_of(Anchor::output(copy, slot));
     let (Some(from), Some(to)) = (from, to) else {
         return true;
     };
@@ -119,12 +216,21 @@ fn is_moment(graph: &Graph, table: &OpTable, classes: &Classes, copy: NodeId) ->
         && members(from).chain(members(to)).any(is_written)
 }
 
-/// The bytes that copies move, each node once, and how many tensors they copy.
+/// Whether copies cost less than others.
+fn is_less(new: (u64, usize), old: (u64, usize)) -> bool {
+    new.0 <= old.0 && new.1 <= old.1 && new != old
+}
+
+/// The bytes that copies move, each node once, and how many tensors they copy. What hands over an
+/// address copies as well where the hardware cannot.
 fn price(graph: &Graph, table: &OpTable) -> (u64, usize) {
-    let copies = graph.nodes.keys();
-    let copies = copies.filter(|&n| table.traits(graph, n).has(Trait::Copies));
+    let moves = |&n: &NodeId| {
+        let traits = table.traits(graph, n);
+        traits.has(Trait::Copies) || traits.has(Trait::PassesAddress)
+    };
     let mut price = (0u64, 0);
-    for value in copies.flat_map(|n| graph.nodes[n].outputs.iter().flatten()) {
+    let nodes = graph.nodes.keys().filter(moves);
+    for value in nodes.flat_map(|n| graph.nodes[n].outputs.iter().flatten()) {
         price.0 = price.0.saturating_add(graph.bytes(*value).unwrap_or(0));
         price.1 += 1;
     }

@@ -453,6 +453,46 @@ impl<'a> Work<'a> {
         Ok(id)
     }
 
+    /// Lets another node make all copies but one of a node that copies several values, where it
+    /// stands. Gives the other node.
+    ///
+    /// # Errors
+    /// When it does not fit.
+    pub fn copy_others(
+        &mut self,
+        node: NodeId,
+        without: u32,
+        reason: &str,
+    ) -> Result<NodeId, GuardError> {
+        let copy = &self.graph().nodes[node];
+        let slots = (0u32..).zip(copy.inputs.iter().zip(&copy.outputs));
+        let others = slots.filter(|&(slot, _)| slot != without);
+        let others = others.filter_map(|(_, (from, to))| Some(((*from)?, (*to)?)));
+        let others: Vec<(ValueId, ValueId)> = others.collect();
+        let new = NewNode {
+            name: copy.name.clone(),
+            op: copy.op.clone(),
+            inputs: others.iter().map(|&(from, _)| from).collect(),
+            outputs: (others.iter().map(|&(_, to)| self.output_like(to))).collect(),
+            attrs: copy.attrs.clone(),
+            control: copy.control.to_vec(),
+            stream: copy.stream,
+        };
+        let id = self.add(new, Spot::Before(node), reason)?;
+        for (o, (_, to)) in others.into_iter().enumerate() {
+            let Some(value) = self.graph().nodes[id].output(o) else {
+                continue;
+            };
+            for user in self.users[to].clone() {
+                self.redirect(user, value, reason)?;
+            }
+        }
+        for after in self.waiting[node].clone() {
+            self.order(id, after, reason)?;
+        }
+        Ok(id)
+    }
+
     /// Puts one copy behind several outputs of a subgraph's nodes; `readers` are those of each that
     /// read the copy from now on, and `waits` nodes wait for the copy. Gives the copy.
     ///
@@ -509,11 +549,6 @@ impl<'a> Work<'a> {
         name: &str,
     ) -> NewNode {
         let graph = self.graph();
-        let output = |&v: &ValueId| NewOutput {
-            dtype: graph.values[v].dtype,
-            shape: graph.values[v].shape.clone(),
-            hints: None,
-        };
         let mut attrs = Attrs::new();
         attrs.set(CANNOT_BE_DELETED, Attr::Bool(true));
         attrs.set(NO_FOLDING, Attr::Bool(false));
@@ -530,10 +565,20 @@ impl<'a> Work<'a> {
             name: name.to_owned(),
             op: COPY_OP.into(),
             inputs: values.to_vec(),
-            outputs: values.iter().map(output).collect(),
+            outputs: values.iter().map(|&v| self.output_like(v)).collect(),
             attrs,
             control: Vec::new(),
             stream: graph.nodes[reader].stream.or(graph.nodes[producer].stream),
+        }
+    }
+
+    /// An output of the type of a value.
+    fn output_like(&self, value: ValueId) -> NewOutput {
+        let value = &self.graph().values[value];
+        NewOutput {
+            dtype: value.dtype,
+            shape: value.shape.clone(),
+            hints: None,
         }
     }
 

@@ -32,19 +32,33 @@ pub(crate) fn refuse_unmet(graph: &Graph, table: &OpTable) -> Result<(), PlanErr
         if let Some(attribute) = asked(node).filter(|_| !is_plain) {
             return refuse(attribute);
         }
-        // Memory on the chip is not beside any other.
+        // Memory on the chip is not beside any other, and what has no memory has none for pieces.
         if asks_for_places(node) {
             let effects = table.effects(graph, id);
             let on_chip = |v: &ValueId| {
                 let made = &graph.values[*v];
                 is_on_chip(&graph.nodes[made.producer], made.output)
             };
+            let is_empty = |v: &ValueId| graph.bytes(*v) == Some(0);
             let sides = [
-                (effects.input_run, &node.inputs[..], "inputs"),
-                (effects.output_run, &node.outputs[..], "outputs"),
+                (
+                    effects.input_run,
+                    &node.inputs[..],
+                    node.output(0),
+                    "inputs",
+                ),
+                (
+                    effects.output_run,
+                    &node.outputs[..],
+                    node.input(0),
+                    "outputs",
+                ),
             ];
-            for (run, slots, side) in sides {
-                if run.is_some() && slots.iter().flatten().any(on_chip) {
+            for (run, slots, whole, side) in sides {
+                let Some(run) = run else { continue };
+                let is_gone = run.whole && whole.as_ref().is_some_and(is_empty);
+                let mut values = slots.iter().flatten();
+                if values.any(|v| on_chip(v) || is_gone && !is_empty(v)) {
                     return Err(PlanError::Run {
                         node: graph.node_label(id),
                         side: side.to_owned(),

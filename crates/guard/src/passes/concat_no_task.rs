@@ -4,7 +4,7 @@
 //! producer is free to write where it is told.
 
 use rustc_hash::FxHashSet;
-use tenure_graph::effects::demands::{ONE_MEMORY, OUTPUT_KINDS, stated_kind};
+use tenure_graph::effects::demands::{ONE_MEMORY, OUTPUT_KINDS, is_on_chip, stated_kind};
 use tenure_graph::effects::{OpClass, OpTable, Trait};
 use tenure_graph::patch::{Edit, Slot};
 use tenure_graph::{Attr, Graph, NodeId, ValueId};
@@ -86,8 +86,10 @@ impl Pass<'_> {
                 stated_kind(producer, OUTPUT_KINDS, made.output)
             })
             .collect();
+        // What is on the chip has no memory for pieces to be made in.
+        let has_memory = !is_on_chip(node, 0);
         let one_kind = kinds.len() == 1 && !kinds.iter().any(|k| ON_CHIP.contains(k));
-        fits && one_kind && self.readers_allow(id)
+        fits && one_kind && has_memory && self.readers_allow(id)
     }
 
     /// Whether all axes before the joined one are 1.
