@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::{Dialect, Graph, NodeId, ValueId, identity, text};
 use tenure_guard::storage::{Anchor, Classes};
-use tenure_guard::why::{Relation, relation};
+use tenure_guard::why::{Relation, Why};
 use tenure_guard::witness::Step;
 use tenure_guard::{Options, compile};
 use tenure_tests::generate::merge_more;
@@ -182,12 +182,13 @@ fn what_is_said_is_so_when_it_is_played() {
             let class = table.class(&graph, n);
             class == OpClass::Branch || class.repeats()
         };
+        let Ok(why) = Why::of(&graph, &table) else {
+            continue;
+        };
         let all_runs = !graph.nodes.keys().any(may_be_left_out);
         for _ in 0..PAIRS {
             let pair = [(); 2].map(|()| values[rng.usize(..values.len())]);
-            let Ok(found) = relation(&graph, &table, pair[0], pair[1]) else {
-                continue;
-            };
+            let found = why.relation(pair[0], pair[1]);
             *count.entry(found.name()).or_default() += 1;
             let stage = Stage {
                 graph: &graph,

@@ -24,6 +24,9 @@ const NODES_OF_ATTEMPTS: usize = 1 << 14;
 /// The stages that take out copies of the program itself.
 const REMOVING: &[&str] = &["identity", "tensor-moves", "read-write"];
 
+/// The stage that puts in order what others would part.
+const ORDERING: &str = "values";
+
 /// The guard, as far as it is asked here.
 pub(crate) trait Guard {
     /// Runs all stages.
@@ -66,8 +69,9 @@ pub(crate) fn take_out(
             let saves = |again: &Guarded| is_less(price(again.graph(&without.graph), table), old);
             let found = done.findings.iter().find(|f| copied.is_about(f));
             let (kind, stage) = found.map_or((Kind::ReadWrite, ""), |f| (f.kind, f.stage));
-            // Mostly the stage that made the copy makes it again, which is soon seen.
-            if !saves(&guard.stages(&[stage], &without.graph)?) {
+            // Mostly the stage that made the copy makes it again, which is soon seen; but what comes
+            // before it may do with order now.
+            if !saves(&guard.stages(&[ORDERING, stage], &without.graph)?) {
                 continue;
             }
             let again = guard.all(&without.graph)?;

@@ -369,11 +369,7 @@ impl<'a> Pass<'a> {
             return match node.input(i as usize) {
                 // A copy before the node would part what is inside from a state that is written there,
                 // under this name or another; those inside who write for themselves get theirs there.
-                Some(value)
-                    if self.options.exact
-                        && (inside == InputType::WritesInside
-                            || self.updated.contains(&(id, i))) =>
-                {
+                Some(value) if self.options.exact && self.is_written_inside((id, i)) => {
                     match variable_of(&self.work, value) {
                         Some(_) => InputType::Writes,
                         None => inside,
@@ -389,6 +385,11 @@ impl<'a> Pass<'a> {
         } else {
             InputType::Reads
         }
+    }
+
+    /// Whether somebody inside a node writes an input of it, or works on it as if it were his own.
+    fn is_written_inside(&self, outer: (NodeId, u32)) -> bool {
+        self.updated.contains(&outer) || self.inner.get(&outer) == Some(&InputType::WritesInside)
     }
 
     /// Whether a loop gives a state back as it was, and nobody inside writes it.
@@ -475,15 +476,15 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// Parts what a branch does for itself from state that it is given and that is plainly written
-    /// in it: no copy stands before the branch then.
+    /// Parts what a branch does for itself from state that it is given and that is written in it: no
+    /// copy stands before the branch then.
     fn part_state(&mut self, id: NodeId) -> Result<(), GuardError> {
         let outer = outer_input(self.graph, self.work.table, id);
         let value = self.graph.nodes[id].output(0);
         match (outer, value) {
             (Some(outer), Some(value))
                 if self.options.exact
-                    && self.updated.contains(&outer)
+                    && self.is_written_inside(outer)
                     && variable_of(&self.work, value).is_some() =>
             {
                 self.part(value)
@@ -682,7 +683,9 @@ fn result_of(graph: &Graph, subgraph: SubgraphId, index: u32) -> Option<ValueId>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::report;
+    use crate::storage::Classes;
+    use crate::testing::{graph, report};
+    use tenure_graph::Dialect;
 
     #[test]
     fn each_cell_of_the_table() {
@@ -697,6 +700,45 @@ mod tests {
             [false, false, true],
         ];
         assert_eq!(copies, expected);
+    }
+
+    #[test]
+    fn who_works_on_a_variable_for_himself_inside_a_node_gets_a_copy() {
+        let writers = [
+            "%y: float32[4] = HcomAllReduce(%d) {_input_mutable = true} @w",
+            "%y: float32[4] = Relu(%d) inputs [{_special_input_size = 64}] @w",
+            "%y: float32[4] = While(%d) @w\n      cond ^m {\n        %a: float32[4] = Data()\n        \
+             %q: bool[] = Less(%a)\n        NetOutput(%q) @results\n      }\n      body ^n {\n        \
+             %a: float32[4] = Data()\n        %t: float32[4] = Relu(%a)\n        \
+             NetOutput(%t) @results\n      }",
+        ];
+        let owners = [
+            "%p: float32[4] = PartitionedCall(%v)\n  partition ^b {\n    \
+             %d: float32[4] = Data() {parent_index = 0}\n    WRITER\n    NetOutput(RESULT) @results\n  }",
+            "%c: bool[] = Data()\n%p: float32[4] = If(%c, %v)\n  then ^b {\n    \
+             %d: float32[4] = Data() {parent_index = 1}\n    WRITER\n    NetOutput(RESULT) @results\n  }\n  \
+             else ^e {\n    %d: float32[4] = Data() {parent_index = 1}\n    \
+             %r: float32[4] = Relu(%d)\n    NetOutput(%r) @results\n  }",
+        ];
+        let table = OpTable::builtin(Dialect::Ge);
+        for (writer, owner) in writers.iter().flat_map(|w| owners.map(|o| (*w, o))) {
+            for result in ["%d", "%y"] {
+                let inside = owner.replace("WRITER", writer).replace("RESULT", result);
+                let lines =
+                    format!("%v: float32[4] = Variable()\n{inside}\nNetOutput(%p) @results");
+                let graph = graph(&lines);
+                let guarded = crate::compile::run(&graph, &table, &Options::of(&graph)).unwrap();
+                let safe = guarded.graph(&graph);
+                let node = |label: &str| {
+                    let mut nodes = safe.nodes.keys();
+                    nodes.find(|&n| safe.node_label(n) == label).unwrap()
+                };
+                let classes = Classes::build(safe, &table, safe.root).unwrap();
+                let variable = Anchor::output(node("v"), 0);
+                let written = Anchor::input(node("b/w"), 0);
+                assert!(!classes.same(variable, written), "{lines}");
+            }
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! `tenure guard`: the resolved graph, and one line a repair.
 
 use serde::Serialize;
-use tenure_graph::Graph;
+use std::collections::HashMap;
 use tenure_graph::effects::OpTable;
+use tenure_graph::{Graph, NodeId};
 use tenure_guard::repairs::{Repair, Sums, repairs};
-use tenure_guard::why::without_copy;
+use tenure_guard::why::Why;
 use tenure_guard::witness::Step;
 use tenure_guard::{Finding, GuardError, Kind, Options, compile};
 
@@ -63,18 +64,20 @@ fn schedules(
     guarded: &Graph,
     table: &OpTable,
 ) -> Result<Vec<Option<Vec<Step>>>, GuardError> {
+    let why = Why::of(guarded, table)?;
+    let nodes: HashMap<String, NodeId> = (guarded.nodes.keys())
+        .map(|n| (guarded.node_label(n), n))
+        .collect();
     let mut left = NODES_OF_SCHEDULES;
     let of = |repair: &&Repair<'_>| {
-        let Repair::Found(Finding { by: Some(copy), .. }) = repair else {
-            return Ok(None);
+        let Repair::Found(Finding { by, .. }) = repair else {
+            return None;
         };
-        let Some(rest) = left.checked_sub(guarded.nodes.len()) else {
-            return Ok(None);
-        };
-        left = rest;
-        without_copy(guarded, table, copy)
+        let copy = nodes.get(by.as_ref()?)?;
+        left = left.checked_sub(guarded.nodes.len())?;
+        why.without_copy(*copy)
     };
-    repairs.iter().map(of).collect()
+    Ok(repairs.iter().map(of).collect())
 }
 
 /// Runs the command.

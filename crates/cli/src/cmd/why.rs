@@ -4,7 +4,7 @@ use serde::Serialize;
 use tenure_graph::plan::PlanOptions;
 use tenure_graph::{Graph, ValueId};
 use tenure_guard::storage::Anchor;
-use tenure_guard::why::{Hop, Relation, relation};
+use tenure_guard::why::{Hop, Relation, Why};
 use tenure_guard::witness::Step;
 use tenure_guard::{Finding, Options, compile};
 use tenure_plan::{homes, lives, schedule};
@@ -74,7 +74,8 @@ pub fn run(mut args: WhyArgs, ui: &Ui) -> Result<Exit, Failure> {
     let bad = |e: &dyn std::fmt::Display| Failure::bad(format!("{path}: {e}"));
     let a = named(graph, &args.a).map_err(|e| bad(&e))?;
     let b = named(graph, &args.b).map_err(|e| bad(&e))?;
-    let found = relation(graph, table, a, b).map_err(|e| bad(&e))?;
+    let why = Why::of(graph, table).map_err(|e| bad(&e))?;
+    let found = why.relation(a, b);
     // A rule parts what would be one memory, so between two memories there is none; what rules ask
     // of either alone is told where it is soon found.
     let asks = matches!(found, Relation::SameMemory { .. }) || graph.nodes.len() <= FEW_NODES;

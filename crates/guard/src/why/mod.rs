@@ -14,7 +14,7 @@ mod schedule;
 mod uses;
 
 use tenure_graph::effects::{OpTable, Trait};
-use tenure_graph::{Graph, ValueId};
+use tenure_graph::{Graph, NodeId, ValueId};
 
 use crate::error::GuardError;
 use crate::storage::Anchor;
@@ -100,61 +100,63 @@ pub struct Hop {
     pub by: &'static str,
 }
 
-/// Says how two values stand to each other.
-///
-/// # Errors
-/// See [`Classes::build`](crate::storage::Classes::build).
-pub fn relation(
-    graph: &Graph,
-    table: &OpTable,
-    a: ValueId,
-    b: ValueId,
-) -> Result<Relation, GuardError> {
-    let joints = Joints::of(graph, table)?;
-    let reached = joints.reach(Anchor::of(graph, a));
-    if let Some(chain) = joints.chain(&reached, a, b) {
-        return Ok(Relation::SameMemory { chain });
-    }
-    let mut sides = Sides::default();
-    let other = joints.reach(Anchor::of(graph, b));
-    for (side, reached) in [reached, other].iter().enumerate() {
-        let values = joints.values(reached);
-        sides.extend(values.into_iter().map(|value| (value, side)));
-    }
-    let moments = Moments::of(graph, table, &|value| sides.contains_key(&value));
-    let [a, b] = uses(&moments, &sides, [a, b]);
-    Ok(answer(&moments, &a, &b))
+/// A program whose values are asked about.
+pub struct Why<'a> {
+    graph: &'a Graph,
+    table: &'a OpTable,
+    joints: Joints<'a>,
 }
 
-/// What stands behind a copy of a guarded program: the shortest schedule in which a reader sees wrong
-/// bytes, were what is copied and the copy one memory. `None` where there is none: a rule asks for the
-/// copy, or nothing of that name copies.
-///
-/// # Errors
-/// See [`relation`].
-pub fn without_copy(
-    guarded: &Graph,
-    table: &OpTable,
-    label: &str,
-) -> Result<Option<Vec<Step>>, GuardError> {
-    let mut nodes = guarded.nodes.keys();
-    let copy = nodes.find(|&n| guarded.node_label(n) == label);
-    let Some(copy) = copy.filter(|&n| table.traits(guarded, n).has(Trait::Copies)) else {
-        return Ok(None);
-    };
-    let node = &guarded.nodes[copy];
-    for (from, to) in node.inputs.iter().zip(&node.outputs) {
-        let (Some(from), Some(to)) = (*from, *to) else {
-            continue;
-        };
-        match relation(guarded, table, from, to)? {
-            Relation::Apart { wrong } | Relation::Unordered { wrong, .. } if !wrong.is_empty() => {
-                return Ok(Some(wrong));
-            }
-            _ => {}
-        }
+impl<'a> Why<'a> {
+    /// Looks at what shares memory in a program.
+    ///
+    /// # Errors
+    /// See [`Classes::build`](crate::storage::Classes::build).
+    pub fn of(graph: &'a Graph, table: &'a OpTable) -> Result<Self, GuardError> {
+        let joints = Joints::of(graph, table)?;
+        Ok(Why {
+            graph,
+            table,
+            joints,
+        })
     }
-    Ok(None)
+
+    /// Says how two values stand to each other.
+    #[must_use]
+    pub fn relation(&self, a: ValueId, b: ValueId) -> Relation {
+        let (graph, joints) = (self.graph, &self.joints);
+        let reached = joints.reach(Anchor::of(graph, a));
+        if let Some(chain) = joints.chain(&reached, a, b) {
+            return Relation::SameMemory { chain };
+        }
+        let mut sides = Sides::default();
+        let other = joints.reach(Anchor::of(graph, b));
+        for (side, reached) in [reached, other].iter().enumerate() {
+            let values = joints.values(reached);
+            sides.extend(values.into_iter().map(|value| (value, side)));
+        }
+        let moments = Moments::of(graph, self.table, &|value| sides.contains_key(&value));
+        let [a, b] = uses(&moments, &sides, [a, b]);
+        answer(&moments, &a, &b)
+    }
+
+    /// What stands behind a copy of a guarded program: the shortest schedule in which a reader sees
+    /// wrong bytes, were what is copied and the copy one memory. `None` where there is none: a rule
+    /// asks for the copy, or the node copies nothing.
+    #[must_use]
+    pub fn without_copy(&self, copy: NodeId) -> Option<Vec<Step>> {
+        let node = &self.graph.nodes[copy];
+        if !self.table.traits(self.graph, copy).has(Trait::Copies) {
+            return None;
+        }
+        let mut copied = node.inputs.iter().zip(&node.outputs);
+        copied.find_map(|(from, to)| match self.relation((*from)?, (*to)?) {
+            Relation::Apart { wrong } | Relation::Unordered { wrong, .. } => {
+                (!wrong.is_empty()).then_some(wrong)
+            }
+            _ => None,
+        })
+    }
 }
 
 fn answer(moments: &Moments<'_>, a: &Uses, b: &Uses) -> Relation {
@@ -303,7 +305,8 @@ mod tests {
             let mut values = graph.values.keys();
             values.find(|&v| graph.value_label(v) == name).unwrap()
         };
-        let found = relation(&graph, &table, named(a), named(b)).unwrap();
+        let found = Why::of(&graph, &table).unwrap();
+        let found = found.relation(named(a), named(b));
         let hops = |hops: &[Hop]| {
             let hops = hops
                 .iter()
@@ -433,7 +436,13 @@ mod tests {
         );
         let table = OpTable::builtin(Dialect::Ge);
         let guarded = crate::compile::run(&graph, &table, &crate::Options::default()).unwrap();
-        let steps = without_copy(guarded.graph(&graph), &table, "w_value_copy").unwrap();
+        let safe = guarded.graph(&graph);
+        let why = Why::of(safe, &table).unwrap();
+        let node = |label: &str| {
+            let mut nodes = safe.nodes.keys();
+            nodes.find(|&n| safe.node_label(n) == label).unwrap()
+        };
+        let steps = why.without_copy(node("w_value_copy"));
         let steps: Vec<String> = steps.unwrap().iter().map(ToString::to_string).collect();
         let expected = [
             "x writes x",
@@ -442,7 +451,7 @@ mod tests {
             "r reads x and finds w",
         ];
         assert_eq!(steps, expected);
-        assert_eq!(without_copy(&graph, &table, "w_value_copy").unwrap(), None);
+        assert_eq!(why.without_copy(node("r")), None);
     }
 
     /// Two values on stream 0, between them in time nodes of two gears on stream 1; the first value is
