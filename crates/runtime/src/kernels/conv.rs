@@ -1,14 +1,14 @@
-//! Convolutions. In float32 they are products of the weights with a matrix of image patches that is
-//! never made as a whole (`rten_gemm::Im2Col`), or direct loops where each channel is alone; in
-//! other types, and in three dimensions, the patches of one image are laid out first.
+//! Convolutions. In float32 they are sums over shifted rows (`direct`), or a product of matrices where
+//! a window is one element; in other types, and in three dimensions, the patches of one image are
+//! laid out as a matrix first.
 //! Source: the ONNX operator specification, `Conv` and `ConvTranspose`.
 
-use rten_gemm::{BiasVector, ColOffsets, GemmInputA, GemmInputB, GemmOptions, Im2Col, RowOffsets};
-use rten_tensor::NdTensorView;
+use rten_gemm::BiasVector;
 use tenure_graph::DType;
 
+use super::direct::Direct;
 use super::element::with_type;
-use super::matmul::{Finish, Matrix, Product, with_gemm};
+use super::matmul::{Finish, Matrix, Product};
 use super::window::{Windows, each};
 use super::{Call, Made, Make, Site, Type, kernel, product};
 
@@ -66,6 +66,13 @@ impl Sizes {
         product(&self.windows.window)
     }
 
+    /// The convolution without a matrix of patches, where there is one.
+    fn direct(&self) -> Option<Direct> {
+        let planar = self.windows.image.len() <= 2;
+        let direct = || Direct::new(self.inputs, self.outputs, &self.windows);
+        planar.then(direct).flatten()
+    }
+
     /// Whether every window is one element, and every element has one.
     fn is_pointwise(&self) -> bool {
         let w = &self.windows;
@@ -84,16 +91,18 @@ fn conv(site: &Site<'_>) -> Made {
     if bias.is_some_and(|b| b.elements() != sizes.groups * sizes.outputs) {
         return Err("there is not a bias for each channel".to_owned());
     }
-    let small = sizes.windows.image.len() <= 2 && sizes.area() > 0;
-    if x.dtype == DType::F32 && small && sizes.area() < i32::MAX as usize / (sizes.inputs + 1) {
-        if sizes.inputs == 1 && sizes.outputs == 1 {
-            return depthwise(sizes);
+    if x.dtype == DType::F32 {
+        if sizes.is_pointwise() && sizes.outputs > 1 {
+            return pointwise(sizes);
         }
-        return if sizes.is_pointwise() {
-            pointwise(sizes)
-        } else {
-            virtual_patches(sizes)
-        };
+        if let Some(direct) = sizes.direct() {
+            return kernel(move |call| {
+                let (x, w, bias) = (call.read(0), call.read(1), call.read(2));
+                let bias = (!bias.is_empty()).then_some(bias);
+                direct.run(x, w, bias, call.write(0));
+                Ok(())
+            });
+        }
     }
     with_type!(x.dtype, floats, T => patches::<T>(sizes))
 }
@@ -105,17 +114,28 @@ fn bias_of<'a, T: bytemuck::Pod>(call: &Call<'a>, sizes: &Sizes, group: usize) -
     bias.get(from..from + sizes.outputs)
 }
 
-/// Windows of one element: the image is the matrix.
+/// Windows of one element: the image is the matrix, or a vector where it has one element.
 fn pointwise(sizes: Sizes) -> Made {
+    let (inputs, outputs, area) = (sizes.inputs, sizes.outputs, sizes.area());
     kernel(move |call| {
-        let left = Matrix::new(sizes.outputs, sizes.inputs, false);
-        let right = Matrix::new(sizes.inputs, sizes.area(), false);
         each_group(&sizes, call, |x: &[f32], w, out, bias| {
+            let is_vector = area == 1;
             let finish = Finish {
-                bias: bias.map(BiasVector::Column),
+                bias: bias.map(if is_vector {
+                    BiasVector::Row
+                } else {
+                    BiasVector::Column
+                }),
                 ..Finish::default()
             };
-            f32::product(&mut (), out, (w, left), (x, right), finish)
+            if is_vector {
+                let x = (x, Matrix::new(1, inputs, false));
+                let w = (w, Matrix::new(inputs, outputs, true));
+                return f32::product(&mut (), out, x, w, finish);
+            }
+            let x = (x, Matrix::new(inputs, area, false));
+            let w = (w, Matrix::new(outputs, inputs, false));
+            f32::product(&mut (), out, w, x, finish)
         })
     })
 }
@@ -143,125 +163,6 @@ fn each_group<T: bytemuck::Pod>(
         }
     }
     Ok(())
-}
-
-/// Windows in an image of two axes, as a matrix that is packed piece by piece when it is needed.
-fn virtual_patches(sizes: Sizes) -> Made {
-    let steps = with_gemm(|gemm| [gemm.im2col_row_count_step(), gemm.im2col_col_count_step()]);
-    let windows = sizes.windows.with_rank(2);
-    let (rows, cols) = (sizes.inputs * sizes.window(), sizes.places());
-    let [high, wide] = [windows.image[0], windows.image[1]];
-    let offset = |n: usize| i32::try_from(n).map_err(|_| "the image is too large".to_owned());
-    let mut row = RowOffsets {
-        chan: Vec::new(),
-        y: Vec::new(),
-        x: Vec::new(),
-    };
-    for channel in 0..sizes.inputs {
-        for y in 0..windows.window[0] {
-            for x in 0..windows.window[1] {
-                row.chan.push(offset(channel * high * wide)?);
-                row.y.push(offset(y * windows.dilations[0] * wide)?);
-                row.x.push(offset(x * windows.dilations[1])?);
-            }
-        }
-    }
-    let mut col = ColOffsets {
-        y: Vec::new(),
-        x: Vec::new(),
-    };
-    for y in 0..windows.positions[0] {
-        for x in 0..windows.positions[1] {
-            let place = |p: usize, axis: usize| {
-                Ok::<i32, String>(
-                    offset(p * windows.strides[axis])? - offset(windows.before[axis])?,
-                )
-            };
-            col.y.push(place(y, 0)?.saturating_mul(offset(wide)?));
-            col.x.push(place(x, 1)?);
-        }
-    }
-    // Behind the last row and column lies padding.
-    for list in [&mut row.chan, &mut row.y, &mut row.x] {
-        list.resize(rows.next_multiple_of(steps[0]), i32::MAX);
-    }
-    for list in [&mut col.y, &mut col.x] {
-        list.resize(cols.next_multiple_of(steps[1]), i32::MAX);
-    }
-    let last = [offset((high - 1) * wide)?, offset(wide - 1)?];
-    let mut offsets = Some((row, col));
-    let inputs = sizes.inputs;
-    kernel(move |call| {
-        each_group(&sizes, call, |x: &[f32], w, out, bias| {
-            // The lists go into the matrix and come back, so that they are made once.
-            let (row_offsets, col_offsets) = offsets.take().ok_or("an earlier run failed")?;
-            let matrix = Im2Col {
-                image: NdTensorView::from_data([inputs, high, wide], x),
-                row_offsets,
-                col_offsets,
-                n_cols: cols,
-                n_rows: rows,
-                max_y_offset: last[0],
-                max_x_offset: last[1],
-            };
-            let weights = NdTensorView::from_data([sizes.outputs, rows], w);
-            let options = GemmOptions {
-                bias: bias.map(BiasVector::Column),
-                ..GemmOptions::default()
-            };
-            let (left, right) = (GemmInputA::Unpacked(weights), GemmInputB::Im2Col(&matrix));
-            let done = with_gemm(|gemm| gemm.gemm(out, left, right, options));
-            offsets = Some((matrix.row_offsets, matrix.col_offsets));
-            done.map_err(|e| format!("the convolution cannot be computed: {e:?}"))
-        })
-    })
-}
-
-/// Each channel alone: rows of the window are added to rows of the result.
-fn depthwise(sizes: Sizes) -> Made {
-    let windows = sizes.windows.with_rank(2);
-    kernel(move |call| {
-        each_group(&sizes, call, |x: &[f32], w, out, bias| {
-            out.fill(bias.and_then(|b| b.first().copied()).unwrap_or(0.0));
-            let (wide, wide_out) = (windows.image[1], windows.positions[1]);
-            for (p, row) in out.chunks_exact_mut(wide_out).enumerate() {
-                for ky in 0..windows.window[0] {
-                    let Some(y) = windows.source(0, p, ky) else {
-                        continue;
-                    };
-                    let image = &x[y * wide..(y + 1) * wide];
-                    for kx in 0..windows.window[1] {
-                        let weight = w[ky * windows.window[1] + kx];
-                        add_row(&windows, kx, weight, image, row);
-                    }
-                }
-            }
-            Ok(())
-        })
-    })
-}
-
-/// Adds a row of an image, from the place of window column `kx` on, times a weight.
-#[inline]
-fn add_row(windows: &Windows, kx: usize, weight: f32, image: &[f32], row: &mut [f32]) {
-    let stride = windows.strides[1];
-    let shift = kx * windows.dilations[1];
-    let before = windows.before[1];
-    // The first position that is not in the padding, and where it lies.
-    let first = before.saturating_sub(shift).div_ceil(stride);
-    let start = (first * stride + shift).saturating_sub(before);
-    let (Some(row), Some(image)) = (row.get_mut(first..), image.get(start..)) else {
-        return;
-    };
-    if stride == 1 {
-        for (to, &from) in row.iter_mut().zip(image) {
-            *to += weight * from;
-        }
-    } else {
-        for (to, &from) in row.iter_mut().zip(image.iter().step_by(stride)) {
-            *to += weight * from;
-        }
-    }
 }
 
 /// Any type and number of axes: the patches of one image and group are laid out as a matrix.

@@ -16,6 +16,7 @@ mod binary;
 mod cast;
 mod conv;
 mod copies;
+mod direct;
 mod element;
 mod generate;
 mod index;

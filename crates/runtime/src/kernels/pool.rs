@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use tenure_graph::DType;
 
 use super::element::{Number, with_type};
+use super::reduce::total;
 use super::window::{Axes, Windows, each};
 use super::{Made, Make, Site, kernel, product};
 
@@ -12,20 +13,13 @@ use super::{Made, Make, Site, kernel, product};
 pub(super) const KERNELS: &[(&str, Make)] = &[
     ("AveragePool", average),
     ("GlobalAveragePool", |s| {
-        global(s, 0.0, |sum, x| sum + x, |sum, count| sum / count)
+        global_sum(s, |x| x, |sum, count| sum / count)
     }),
     ("GlobalLpPool", |s| {
         let p = s.float("p", 2.0);
-        global(
-            s,
-            0.0,
-            move |sum, x| sum + x.abs().powf(p),
-            move |sum, _| sum.powf(1.0 / p),
-        )
+        global_sum(s, move |x| x.abs().powf(p), move |sum, _| sum.powf(1.0 / p))
     }),
-    ("GlobalMaxPool", |s| {
-        global(s, f64::NEG_INFINITY, f64::max, |max, _| max)
-    }),
+    ("GlobalMaxPool", global_max),
     ("LpPool", lp),
     ("MaxPool", max),
     ("MaxUnpool", unpool),
@@ -49,19 +43,6 @@ fn windows(site: &Site<'_>) -> Result<(Windows, usize), String> {
 /// Calls `f` for each place of the image in the window at a position, by its number.
 #[inline]
 fn in_window(windows: &Windows, position: &[usize], mut f: impl FnMut(usize)) {
-    if let (&[py, px], &[_, wide]) = (position, &windows.image[..]) {
-        for ky in 0..windows.window[0] {
-            let Some(y) = windows.source(0, py, ky) else {
-                continue;
-            };
-            for kx in 0..windows.window[1] {
-                if let Some(x) = windows.source(1, px, kx) {
-                    f(y * wide + x);
-                }
-            }
-        }
-        return;
-    }
     each(&windows.window, |k| {
         if let Some(place) = windows.place(position, k) {
             f(place);
@@ -69,19 +50,136 @@ fn in_window(windows: &Windows, position: &[usize], mut f: impl FnMut(usize)) {
     });
 }
 
+/// How the elements of a window become one: each one's `term`, beginning with `start`, is added, and
+/// `last` is what the result is at a position, which is numbered.
+struct Fold<A, Term, Add, Last> {
+    start: A,
+    term: Term,
+    add: Add,
+    last: Last,
+}
+
+/// One number of each window of each channel.
+fn fold<T, A, Term, Add, Last>(
+    windows: Windows,
+    channels: usize,
+    by: Fold<A, Term, Add, Last>,
+) -> Made
+where
+    T: Number,
+    A: Copy + Send + 'static,
+    Term: Fn(T) -> A + Send + 'static,
+    Add: Fn(A, A) -> A + Send + 'static,
+    Last: Fn(A, usize) -> T + Send + 'static,
+{
+    let (area, result) = (product(&windows.image), product(&windows.positions));
+    let planar = (windows.image.len() <= 2).then(|| windows.with_rank(2));
+    let wide = |sizes: &[usize]| {
+        planar
+            .as_ref()
+            .map_or(0, |_| sizes.last().map_or(0, |&n| n))
+    };
+    let mut columns = vec![by.start; wide(&windows.image)];
+    let mut row = vec![by.start; wide(&windows.positions)];
+    kernel(move |call| {
+        let x = call.read::<T>(0);
+        let y = call.write::<T>(0).chunks_exact_mut(result.max(1));
+        for (x, y) in x.chunks_exact(area.max(1)).zip(y).take(channels) {
+            match &planar {
+                Some(windows) => by_rows(windows, x, y, &by, &mut columns, &mut row),
+                None => {
+                    let mut y = y.iter_mut().enumerate();
+                    windows.each_position(|p| {
+                        let mut all = by.start;
+                        in_window(&windows, p, |place| {
+                            all = (by.add)(all, (by.term)(x[place]))
+                        });
+                        if let Some((number, y)) = y.next() {
+                            *y = (by.last)(all, number);
+                        }
+                    });
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The same in a channel of two axes: the elements of a column are added first, side by side for all
+/// columns, and then those of a row, side by side for all positions.
+fn by_rows<T, A, Term, Add, Last>(
+    windows: &Windows,
+    image: &[T],
+    out: &mut [T],
+    by: &Fold<A, Term, Add, Last>,
+    columns: &mut [A],
+    row: &mut [A],
+) where
+    T: Number,
+    A: Copy,
+    Term: Fn(T) -> A,
+    Add: Fn(A, A) -> A,
+    Last: Fn(A, usize) -> T,
+{
+    let (wide, stride) = (windows.image[1], windows.strides[1]);
+    let lines = out.chunks_exact_mut(row.len().max(1)).enumerate();
+    for (y, line) in lines {
+        columns.fill(by.start);
+        for k in 0..windows.window[0] {
+            let Some(from) = windows.source(0, y, k) else {
+                continue;
+            };
+            let line = &image[from * wide..(from + 1) * wide];
+            for (all, &x) in columns.iter_mut().zip(line) {
+                *all = (by.add)(*all, (by.term)(x));
+            }
+        }
+        row.fill(by.start);
+        for k in 0..windows.window[1] {
+            let (first, from) = windows.first_inside(1, k);
+            let to = row.get_mut(first..).unwrap_or(&mut []);
+            let from = columns.get(from..).unwrap_or(&[]);
+            if stride == 1 {
+                for (all, &x) in to.iter_mut().zip(from) {
+                    *all = (by.add)(*all, x);
+                }
+            } else {
+                for (all, &x) in to.iter_mut().zip(from.iter().step_by(stride)) {
+                    *all = (by.add)(*all, x);
+                }
+            }
+        }
+        let first = y * row.len();
+        for (number, (to, &all)) in (first..).zip(line.iter_mut().zip(row.iter())) {
+            *to = (by.last)(all, number);
+        }
+    }
+}
+
 /// The greatest number of each window, and where it is.
 fn max(site: &Site<'_>) -> Made {
     let (windows, channels) = windows(site)?;
+    if site.has_output(1) {
+        return max_with_places(site, windows, channels);
+    }
+    with_type!(site.input(0)?.dtype, numbers, T => fold(windows, channels, Fold {
+        start: T::LEAST,
+        term: |x: T| x,
+        add: |a: T, b: T| Number::max(a, b),
+        last: |all: T, _| all,
+    }))
+}
+
+fn max_with_places(site: &Site<'_>, windows: Windows, channels: usize) -> Made {
     let column_major = site.flag("storage_order", false);
     let area = product(&windows.image);
-    let with_places = site.has_output(1);
-    if with_places && site.output(1)?.dtype != DType::I64 {
+    if site.output(1)?.dtype != DType::I64 {
         return Err("places are of type int64".to_owned());
     }
     with_type!(site.input(0)?.dtype, numbers, T => kernel(move |call| {
         let x = call.read::<T>(0);
         let (y, places) = call.write_two::<T, i64>(0, 1);
-        let (mut y, mut places) = (y.iter_mut(), places.iter_mut());
+        let mut to = y.iter_mut().zip(places);
         for channel in 0..channels {
             let x = &x[channel * area..(channel + 1) * area];
             windows.each_position(|p| {
@@ -92,13 +190,9 @@ fn max(site: &Site<'_>) -> Made {
                         at = Some(place);
                     }
                 });
-                if let Some(y) = y.next() {
-                    *y = best;
-                }
-                if !with_places {
-                    return;
-                }
-                if let (Some(to), Some(at)) = (places.next(), at) {
+                let Some((y, to)) = to.next() else { return };
+                *y = best;
+                if let Some(at) = at {
                     let inside = if column_major { turned(&windows.image, at) } else { at };
                     *to = i64::try_from(channel * area + inside).unwrap_or(i64::MAX);
                 }
@@ -128,25 +222,21 @@ fn turned(image: &[usize], place: usize) -> usize {
 fn average(site: &Site<'_>) -> Made {
     let (windows, channels) = windows(site)?;
     let with_padding = site.flag("count_include_pad", false);
-    let area = product(&windows.image);
-    with_type!(site.input(0)?.dtype, floats, T => kernel(move |call| {
-        let x = call.read::<T>(0);
-        let mut y = call.write::<T>(0).iter_mut();
-        for channel in 0..channels {
-            let x = &x[channel * area..(channel + 1) * area];
-            windows.each_position(|p| {
-                let (mut sum, mut count) = (0.0, 0u32);
-                in_window(&windows, p, |place| {
-                    sum += x[place].f64();
-                    count += 1;
-                });
-                let count = if with_padding { padded(&windows, p) } else { f64::from(count) };
-                if let Some(y) = y.next() {
-                    *y = T::of(sum / count);
-                }
-            });
-        }
-        Ok(())
+    let mut counts = Vec::with_capacity(product(&windows.positions));
+    windows.each_position(|p| {
+        counts.push(if with_padding {
+            padded(&windows, p)
+        } else {
+            let mut count = 0u32;
+            in_window(&windows, p, |_| count += 1);
+            f64::from(count)
+        });
+    });
+    with_type!(site.input(0)?.dtype, floats, T => fold(windows, channels, Fold {
+        start: 0.0,
+        term: |x: T| x.f64(),
+        add: |a: f64, b: f64| a + b,
+        last: move |sum: f64, number: usize| T::of(sum / counts[number]),
     }))
 }
 
@@ -166,44 +256,48 @@ fn padded(windows: &Windows, position: &[usize]) -> f64 {
 fn lp(site: &Site<'_>) -> Made {
     let (windows, channels) = windows(site)?;
     let p = site.float("p", 2.0);
-    let area = product(&windows.image);
-    with_type!(site.input(0)?.dtype, floats, T => kernel(move |call| {
-        let x = call.read::<T>(0);
-        let mut y = call.write::<T>(0).iter_mut();
-        for channel in 0..channels {
-            let x = &x[channel * area..(channel + 1) * area];
-            windows.each_position(|position| {
-                let mut sum = 0.0;
-                in_window(&windows, position, |place| sum += x[place].f64().abs().powf(p));
-                if let Some(y) = y.next() {
-                    *y = T::of(sum.powf(1.0 / p));
-                }
-            });
-        }
-        Ok(())
+    with_type!(site.input(0)?.dtype, floats, T => fold(windows, channels, Fold {
+        start: 0.0,
+        term: move |x: T| x.f64().abs().powf(p),
+        add: |a: f64, b: f64| a + b,
+        last: move |sum: f64, _| T::of(sum.powf(1.0 / p)),
     }))
 }
 
-/// One number of each whole channel: the sum of `term`, or the greatest, then `last` of it and the
-/// number of elements.
-fn global(
-    site: &Site<'_>,
-    start: f64,
-    add: impl Fn(f64, f64) -> f64 + Copy + Send + 'static,
-    last: impl Fn(f64, f64) -> f64 + Copy + Send + 'static,
-) -> Made {
+/// Type and elements of whole channels, of each of which the output has one number.
+fn whole_channels(site: &Site<'_>) -> Result<(DType, usize), String> {
     let (x, y) = (site.input(0)?, site.output(0)?);
     let area = x.elements().checked_div(y.elements()).unwrap_or(0);
     if area.checked_mul(y.elements()) != Some(x.elements()) || x.dtype != y.dtype {
         return Err("the output has not one element for each channel".to_owned());
     }
+    Ok((x.dtype, area))
+}
+
+/// The sum of `term` over each channel, then `last` of it and the number of elements.
+fn global_sum(
+    site: &Site<'_>,
+    term: impl Fn(f64) -> f64 + Copy + Send + 'static,
+    last: impl Fn(f64, f64) -> f64 + Copy + Send + 'static,
+) -> Made {
+    let (dtype, area) = whole_channels(site)?;
     #[expect(clippy::cast_precision_loss, reason = "a number of elements")]
     let count = area as f64;
-    with_type!(x.dtype, floats, T => kernel(move |call| {
+    with_type!(dtype, floats, T => kernel(move |call| {
         let x = call.read::<T>(0);
         for (y, x) in call.write::<T>(0).iter_mut().zip(x.chunks_exact(area.max(1))) {
-            let all = x.iter().fold(start, |all, x| add(all, x.f64()));
-            *y = T::of(last(all, count));
+            *y = T::of(last(total(x, term), count));
+        }
+        Ok(())
+    }))
+}
+
+fn global_max(site: &Site<'_>) -> Made {
+    let (dtype, area) = whole_channels(site)?;
+    with_type!(dtype, floats, T => kernel(move |call| {
+        let x = call.read::<T>(0);
+        for (y, x) in call.write::<T>(0).iter_mut().zip(x.chunks_exact(area.max(1))) {
+            *y = x.iter().fold(T::LEAST, |all, &x| if x > all { x } else { all });
         }
         Ok(())
     }))
@@ -261,4 +355,36 @@ fn moved(place: usize, inner: &[usize], outer: &[usize]) -> Option<usize> {
         step *= outer;
     }
     (rest == 0).then_some(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::window::tests::random;
+
+    #[test]
+    fn windows_by_rows_are_those_one_by_one() {
+        let mut rng = fastrand::Rng::with_seed(9);
+        for _ in 0..300 {
+            let windows = random(&mut rng);
+            let image: Vec<f32> = (0..product(&windows.image)).map(|_| rng.f32()).collect();
+            let by = Fold {
+                start: f32::LEAST,
+                term: |x: f32| x,
+                add: |a: f32, b: f32| Number::max(a, b),
+                last: |all: f32, number: usize| all + <f32 as Number>::of_i64(number as i64),
+            };
+            let mut wanted: Vec<f32> = Vec::new();
+            windows.each_position(|p| {
+                let mut best = by.start;
+                in_window(&windows, p, |place| best = best.max(image[place]));
+                wanted.push((by.last)(best, wanted.len()));
+            });
+            let mut out = vec![0.0; wanted.len()];
+            let (mut columns, mut row) =
+                (vec![0.0; windows.image[1]], vec![0.0; windows.positions[1]]);
+            by_rows(&windows, &image, &mut out, &by, &mut columns, &mut row);
+            assert_eq!(out, wanted, "{windows:?}");
+        }
+    }
 }

@@ -353,47 +353,58 @@ fn sample<T: Number>(
     x: &[T],
     y: &mut [T],
 ) {
+    let (Some((_, outer)), Some((last, inner))) = (to.split_last(), taps.split_last()) else {
+        if let ([y], [x]) = (y, x) {
+            *y = *x;
+        }
+        return;
+    };
     let steps = contiguous(from);
-    let mut y = y.iter_mut();
-    let clamp = |i: i64, size: usize| usize::try_from(i).unwrap_or(0).min(size - 1);
-    each(to, |p| {
-        let Some(y) = y.next() else { return };
+    let step = |axis: usize| steps[axis].unsigned_abs();
+    let clamp = |i: i64, axis: usize| usize::try_from(i).unwrap_or(0).min(from[axis] - 1);
+    let mut lines = y.chunks_exact_mut(last.len().max(1));
+    each(outer, |p| {
+        let Some(line) = lines.next() else { return };
         // Axes whose place has one element add to where the others begin.
         let mut start = 0;
         let mut wide: SmallVec<[(usize, &Tap); 4]> = SmallVec::new();
         for (axis, &p) in p.iter().enumerate() {
-            match &taps[axis][p] {
-                None => {
-                    *y = T::of(rules.extrapolation);
-                    return;
-                }
-                Some(tap) if tap.weights.len() == 1 => {
-                    start += clamp(tap.first, from[axis]) * steps[axis].unsigned_abs();
-                }
+            match &inner[axis][p] {
+                None => return line.fill(T::of(rules.extrapolation)),
+                Some(tap) if tap.weights.len() == 1 => start += clamp(tap.first, axis) * step(axis),
                 Some(tap) => wide.push((axis, tap)),
             }
         }
-        if wide.is_empty() {
-            *y = x[start];
-            return;
+        let (axis, outer) = (outer.len(), wide.len());
+        for (y, tap) in line.iter_mut().zip(last) {
+            let Some(tap) = tap else {
+                *y = T::of(rules.extrapolation);
+                continue;
+            };
+            if wide.is_empty() && tap.weights.len() == 1 {
+                *y = x[start + clamp(tap.first, axis)];
+                continue;
+            }
+            wide.push((axis, tap));
+            let counts: Dims = wide.iter().map(|(_, tap)| tap.weights.len()).collect();
+            let mut sum = 0.0;
+            each(&counts, |k| {
+                let (mut weight, mut place) = (1.0, start);
+                for (&(axis, tap), &k) in wide.iter().zip(k) {
+                    weight *= tap.weights[k];
+                    let i = tap.first + i64::try_from(k).unwrap_or(0);
+                    place += clamp(i, axis) * step(axis);
+                }
+                if weight != 0.0 {
+                    sum += weight * x[place].f64();
+                }
+            });
+            wide.truncate(outer);
+            *y = T::of(if T::IS_FLOAT {
+                sum
+            } else {
+                sum.round_ties_even()
+            });
         }
-        let counts: Dims = wide.iter().map(|(_, tap)| tap.weights.len()).collect();
-        let mut sum = 0.0;
-        each(&counts, |k| {
-            let (mut weight, mut place) = (1.0, start);
-            for (&(axis, tap), &k) in wide.iter().zip(k) {
-                weight *= tap.weights[k];
-                let i = tap.first + i64::try_from(k).unwrap_or(0);
-                place += clamp(i, from[axis]) * steps[axis].unsigned_abs();
-            }
-            if weight != 0.0 {
-                sum += weight * x[place].f64();
-            }
-        });
-        *y = T::of(if T::IS_FLOAT {
-            sum
-        } else {
-            sum.round_ties_even()
-        });
     });
 }

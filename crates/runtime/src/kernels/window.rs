@@ -120,6 +120,15 @@ impl Windows {
             .filter(|&x| x < self.image[axis])
     }
 
+    /// The first position at which element `k` of the window is not in the padding in front, and
+    /// where in the image it lies there.
+    pub(super) fn first_inside(&self, axis: usize, k: usize) -> (usize, usize) {
+        let (stride, shift) = (self.strides[axis], k.saturating_mul(self.dilations[axis]));
+        let first = self.before[axis].saturating_sub(shift).div_ceil(stride);
+        let from = first.saturating_mul(stride).saturating_add(shift);
+        (first, from.saturating_sub(self.before[axis]))
+    }
+
     /// The element of a channel of the image at which element `k` of the window at position `p`
     /// lies; `None` in the padding.
     #[inline(always)]
@@ -175,6 +184,58 @@ pub(super) fn each(sizes: &[usize], mut f: impl FnMut(&[usize])) {
                 break;
             }
             index[axis] = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Random windows over an image of two axes, some of them in the padding alone.
+    pub(in super::super) fn random(rng: &mut fastrand::Rng) -> Windows {
+        let mut windows = Windows {
+            image: Axes::new(),
+            window: Axes::new(),
+            positions: Axes::new(),
+            strides: Axes::new(),
+            dilations: Axes::new(),
+            before: Axes::new(),
+            after: Axes::new(),
+        };
+        for _ in 0..2 {
+            let image = rng.usize(1..40);
+            let (stride, dilation) = (rng.usize(1..5), rng.usize(1..4));
+            let (before, after) = (rng.usize(0..6), rng.usize(0..6));
+            let all = image + before + after;
+            let window = rng.usize(1..=((all - 1) / dilation + 1).min(8));
+            windows.image.push(image);
+            windows.window.push(window);
+            windows.strides.push(stride);
+            windows.dilations.push(dilation);
+            windows.before.push(before);
+            windows.after.push(after);
+            let reach = (window - 1) * dilation + 1;
+            windows.positions.push((all - reach) / stride + 1);
+        }
+        windows
+    }
+
+    #[test]
+    fn the_first_position_inside_is_the_first_that_has_a_source() {
+        let mut rng = fastrand::Rng::with_seed(0);
+        for _ in 0..500 {
+            let windows = random(&mut rng);
+            for k in 0..windows.window[1] {
+                let (first, from) = windows.first_inside(1, k);
+                let inside = (0..1000).find_map(|p| Some((p, windows.source(1, p, k)?)));
+                // In a narrow image a stride may step over all of it.
+                if from < windows.image[1] {
+                    assert_eq!(inside, Some((first, from)), "{windows:?}, {k}");
+                } else {
+                    assert_eq!(inside, None, "{windows:?}, {k}");
+                }
+            }
         }
     }
 }
