@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use bytemuck::Pod;
+use bytes::Bytes;
 use fixedbitset::FixedBitSet;
 
 use crate::RuntimeError;
@@ -49,14 +50,19 @@ impl Address {
 /// Alignment of every block, whatever is asked for: that of the widest vectors.
 const BLOCK_ALIGN: usize = 64;
 
-/// Bytes of the system's allocator, zero at first.
+/// Alignment that elements of any type need.
+const ELEMENT_ALIGN: usize = 16;
+
+/// Bytes of the system's allocator, zero at first, or bytes that lie somewhere already.
 #[derive(Debug)]
 pub(crate) struct Block {
     at: NonNull<u8>,
     layout: Layout,
+    /// What keeps the bytes, if they were there already: they are never written to.
+    held: Option<Bytes>,
 }
 
-// Safety: a block is bytes that it owns; who reads and writes them when is seen to by those that
+// Safety: a block is bytes that it owns, or keeps and only reads; who reads and writes them when is seen to by those that
 // borrow a `Memory`, and by who makes a second handle of one (`Memory::alias`).
 #[expect(unsafe_code, reason = "a pointer says nothing of threads")]
 unsafe impl Send for Block {}
@@ -81,7 +87,17 @@ impl Block {
             let at = unsafe { alloc_zeroed(layout) };
             NonNull::new(at)?
         };
-        Some(Block { at, layout })
+        let held = None;
+        Some(Block { at, layout, held })
+    }
+
+    /// A block that is these very bytes; `None` where they are not aligned for all elements.
+    fn of(bytes: Bytes) -> Option<Self> {
+        let at = NonNull::new(bytes.as_ptr().cast_mut())?;
+        let aligned = at.addr().get().is_multiple_of(ELEMENT_ALIGN);
+        let layout = Layout::from_size_align(bytes.len(), 1).ok()?;
+        let held = Some(bytes);
+        aligned.then_some(Block { at, layout, held })
     }
 
     fn len(&self) -> usize {
@@ -102,13 +118,13 @@ impl Block {
         unsafe { std::slice::from_raw_parts(self.at.as_ptr().add(at.start), at.len) }
     }
 
-    /// The same, to write to.
+    /// The same, to write to; none of bytes that are held.
     ///
     /// # Safety
     /// For as long as the slice lives, nobody else reads or writes these bytes.
     #[expect(unsafe_code, reason = "many parts of a block are in use at a time")]
     unsafe fn write<'a>(&self, at: Address) -> &'a mut [u8] {
-        if at.end() > self.len() || at.len == 0 {
+        if at.end() > self.len() || at.len == 0 || self.held.is_some() {
             return &mut [];
         }
         // Safety: as above.
@@ -118,7 +134,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if self.layout.size() > 0 {
+        if self.layout.size() > 0 && self.held.is_none() {
             // Safety: it was allocated with this layout, and is freed once.
             #[expect(unsafe_code, reason = "the counterpart of alloc_zeroed")]
             unsafe {
@@ -210,6 +226,12 @@ impl Memory {
     pub(crate) fn share(&self, number: u32) -> Option<Frozen> {
         let block = self.blocks.get(usize::try_from(number).ok()?)?;
         self.is_frozen(number).then(|| Frozen(Arc::clone(block)))
+    }
+
+    /// Takes bytes in as a block that nobody writes to, and gives its number; `None` where they are
+    /// not aligned for all elements.
+    pub(crate) fn add_held(&mut self, bytes: Bytes) -> Option<u32> {
+        self.add_frozen(Frozen(Arc::new(Block::of(bytes)?)))
     }
 
     /// Takes another program's block in, and gives its number here.
@@ -548,6 +570,27 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// The same part by part, `len` elements each: `f` works on a part of output `i` as soon as it
+    /// holds what input `k` has there, while it is in the cache.
+    pub fn settle_parts<T: Pod>(
+        &mut self,
+        k: usize,
+        i: usize,
+        len: usize,
+        mut f: impl FnMut(&mut [T]),
+    ) {
+        let len = len.max(1);
+        let from = (self.over(k) != Some(i)).then(|| self.read::<T>(k));
+        let parts = self.write::<T>(i).chunks_mut(len);
+        for (number, part) in parts.enumerate() {
+            let from = from.and_then(|from| from.get(number * len..)?.get(..part.len()));
+            if let Some(from) = from {
+                part.copy_from_slice(from);
+            }
+            f(part);
+        }
+    }
+
     /// The bytes of an output or of temporary memory. Private: each is handed out once at a time.
     #[expect(unsafe_code, reason = "several outputs are written at a time")]
     fn written<'b>(&self, i: usize) -> &'b mut [u8]
@@ -620,6 +663,22 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_are_there_are_taken_in_where_they_lie() {
+        let whole = Bytes::from(vec![5; 64]);
+        let aligned = whole.as_ptr().align_offset(ELEMENT_ALIGN);
+        let mut memory = Memory::default();
+        assert!(memory.add_held(whole.slice(aligned + 1..)).is_none());
+        let bytes = whole.slice(aligned..aligned + 32);
+        let (first, block) = (bytes.as_ptr(), memory.add_held(bytes).unwrap());
+        drop(whole);
+        assert_eq!(
+            (memory.block(block).as_ptr(), memory.block(block)),
+            (first, &[5; 32][..])
+        );
+        assert!(memory.block_mut(block).is_empty());
+    }
+
+    #[test]
     fn what_was_taken_away_has_no_bytes() {
         let mut memory = Memory::default();
         let a = memory.adopt(Block::new(8, 64).unwrap()).unwrap();
@@ -669,6 +728,39 @@ mod tests {
 
         fn may_be_over(&self, _: usize, _: usize) -> bool {
             self.leave
+        }
+    }
+
+    /// Doubles its input, three elements at a time.
+    struct Doubles;
+
+    impl Kernel for Doubles {
+        fn run(&mut self, call: &mut Call<'_>) -> Result<(), String> {
+            call.settle_parts(0, 0, 3, |part: &mut [u16]| {
+                part.iter_mut().for_each(|x| *x *= 2)
+            });
+            Ok(())
+        }
+
+        fn may_be_over(&self, _: usize, _: usize) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn parts_are_settled_one_by_one() {
+        for start in [0, 16] {
+            let mut memory = Memory::default();
+            let block = memory.add(64, 16).unwrap();
+            let place = |start| Place {
+                at: at(block, start, 14),
+                align: 2,
+            };
+            let numbers: [u8; 14] = std::array::from_fn(|k| if k % 2 == 0 { 1 } else { 0 });
+            memory.bytes_mut(place(0).at).copy_from_slice(&numbers);
+            let slots = Slots::new(&mut memory, &Doubles, &[place(0)], &[place(start)], &[]);
+            memory.run(&mut Doubles, &slots.unwrap()).unwrap();
+            assert_eq!(memory.bytes(place(start).at), numbers.map(|x| 2 * x));
         }
     }
 

@@ -53,14 +53,13 @@ fn softmax(site: &Site<'_>, kind: Rows) -> Made {
     };
     if x.dtype == DType::F32 && inner == 1 && !matches!(kind, Rows::Hardmax) {
         return kernel_over(&[0], move |call| {
-            call.settle(0, 0);
-            for row in call.write::<f32>(0).chunks_exact_mut(row.max(1)) {
+            call.settle_parts(0, 0, row, |row| {
                 if matches!(kind, Rows::Softmax) {
                     simd::Softmax::new_mut(row).dispatch();
                 } else {
                     simd::LogSoftmax::new_mut(row).dispatch();
                 }
-            }
+            });
             Ok(())
         });
     }

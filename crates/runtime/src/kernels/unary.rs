@@ -224,6 +224,9 @@ fn has_one_each(site: &Site<'_>) -> Result<(), String> {
     Err(format!("input 0 has {x} elements, and the output has {y}"))
 }
 
+/// Elements that fit into the cache twice.
+const PART: usize = 2048;
+
 /// A kernel with a vectorised function for float32, and another for the rest.
 fn fast(
     site: &Site<'_>,
@@ -235,8 +238,7 @@ fn fast(
         return rest(site);
     }
     kernel_over(&[0], move |call| {
-        call.settle(0, 0);
-        op.map_mut(call.write::<f32>(0));
+        call.settle_parts(0, 0, PART, |part| op.map_mut(part));
         Ok(())
     })
 }

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::entity::{EntitySet, SecondaryMap};
 use tenure_graph::plan::{Item, Place, Plan};
-use tenure_graph::{Attr, DType, Graph, Node, NodeId, Tensor, ValueId};
+use tenure_graph::{Attr, DType, Graph, Node, NodeId, Tensor, TensorData, ValueId};
 
 use crate::RuntimeError;
 use crate::exec::COUNTER;
@@ -180,6 +180,7 @@ impl<'a> Places<'a> {
                 let shared = tensor
                     .zip(previous)
                     .and_then(|(t, p)| self.share(value, t, p));
+                let shared = shared.or_else(|| self.in_place(tensor?, bytes));
                 let at = match shared {
                     Some(at) => at,
                     None => self.block(bytes, 1)?,
@@ -221,6 +222,23 @@ impl<'a> Places<'a> {
         }
         let block = self.memory.add_frozen(previous.memory.share(at.block)?)?;
         Some(Address { block, ..*at })
+    }
+
+    /// The contents of a constant where they lie, if that will do for a block.
+    fn in_place(&mut self, tensor: &Tensor, bytes: u64) -> Option<Address> {
+        let TensorData::Bytes(contents) = &tensor.data else {
+            return None;
+        };
+        let len = usize::try_from(bytes).ok()?;
+        if self.layout != Layout::Planned || contents.len() != len || len == 0 {
+            return None;
+        }
+        let block = self.memory.add_held(contents.clone())?;
+        Some(Address {
+            block,
+            start: 0,
+            len,
+        })
     }
 
     /// The graph's inputs: planned, or in the caller's memory.
