@@ -2,7 +2,8 @@
 //!
 //! `cargo xtask codegen [--check]` writes the code that reads protobuf files, or says whether it
 //! is current. `cargo xtask examples [--check]` does the same for the example models.
-//! `cargo xtask bench-solve` measures the solver. `cargo xtask scripts` runs random scripts for the
+//! `cargo xtask bench-solve` measures the solver, `cargo xtask bench-run` the run beside other engines.
+//! `cargo xtask scripts` runs random scripts for the
 //! allocator. `cargo xtask onnx-cases` runs the backend tests of ONNX. `cargo xtask faults` makes nodes
 //! of models write where they must not, and looks for them. `cargo xtask graphs` looks for needless
 //! copies in random programs.
@@ -13,6 +14,7 @@
     reason = "a command-line program prints"
 )]
 
+mod bench_run;
 mod bench_solve;
 mod codegen;
 mod examples;
@@ -24,7 +26,7 @@ mod seeds;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask (codegen | examples) [--check]\n       cargo xtask bench-solve --help\n       cargo xtask scripts [COUNT] [FIRST_SEED]\n       cargo xtask graphs [COUNT] [FIRST_SEED]\n       cargo xtask onnx-cases [--every N] [--list FILE] [NAME…]\n       cargo xtask faults [--count N] [--seed N] [--keep-going] [MODEL [--dim NAME=N]…]…";
+const USAGE: &str = "usage: cargo xtask (codegen | examples) [--check]\n       cargo xtask bench-solve --help\n       cargo xtask bench-run [--rounds N] [--runs N] [NAME…]\n       cargo xtask scripts [COUNT] [FIRST_SEED]\n       cargo xtask graphs [COUNT] [FIRST_SEED]\n       cargo xtask onnx-cases [--every N] [--list FILE] [NAME…]\n       cargo xtask faults [--count N] [--seed N] [--keep-going] [MODEL [--dim NAME=N]…]…";
 
 /// What to do with files that are made.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["bench-solve", ref options @ ..] => bench_solve::main(&root(), options),
+        ["bench-run", ref options @ ..] => bench_run::main(&root(), options),
         ["scripts", ref options @ ..] => scripts::main(options),
         ["graphs", ref options @ ..] => graphs::main(options),
         ["faults", ref options @ ..] => faults::main(&root(), options),
