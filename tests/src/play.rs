@@ -91,9 +91,21 @@ impl<'g> Game<'g> {
         *self.contents.entry(value).or_insert(self.written)
     }
 
+    /// Gives a value another name: with the same content, and the same damage.
+    fn name(&mut self, value: ValueId, from: ValueId) {
+        let content = self.content(from);
+        self.contents.insert(value, content);
+        if self.damaged.contains(&from) {
+            self.damaged.insert(value);
+        } else {
+            self.damaged.remove(&value);
+        }
+    }
+
     fn write(&mut self, value: ValueId) {
         self.written += 1;
         self.contents.insert(value, self.written);
+        self.damaged.remove(&value);
         if let Some(&side) = self.side.get(&value) {
             self.memory = Some((self.written, side));
         }
@@ -108,8 +120,7 @@ impl<'g> Game<'g> {
             let sides = [transfer.from, transfer.to].map(|v| v.and_then(|v| self.side.get(&v)));
             match (transfer.pass, transfer.from, transfer.to) {
                 (Pass::View | Pass::Move, Some(from), Some(to)) if sides[0] == sides[1] => {
-                    let content = self.content(from);
-                    self.contents.insert(to, content);
+                    self.name(to, from);
                 }
                 (pass, from, to) => {
                     if let Some(from) = from {
@@ -119,10 +130,12 @@ impl<'g> Game<'g> {
                     let is_first = self.last.get(&owner).is_none_or(|l| l.1 < 2);
                     let is_sliced = matches!(pass, Pass::Append | Pass::Put) && !is_first;
                     let mine = self.side.get(&to).copied();
-                    if is_sliced && mine.is_some() && self.memory.map(|m| m.1) != mine {
+                    let is_over = mine.is_some() && self.memory.map(|m| m.1) != mine;
+                    let is_damaged = is_sliced && (is_over || self.damaged.contains(&to));
+                    self.write(to);
+                    if is_damaged {
                         self.damaged.insert(to);
                     }
-                    self.write(to);
                 }
             }
         }
@@ -233,10 +246,7 @@ impl<'g> Game<'g> {
             let names = self.names(node, o);
             let written = effects.refs.iter().any(|a| a.output == o);
             match names.first() {
-                Some(&from) if !written => {
-                    let content = self.content(from);
-                    self.contents.insert(value, content);
-                }
+                Some(&from) if !written => self.name(value, from),
                 _ => {
                     self.write(value);
                     sides.extend(self.side.get(&value));

@@ -168,6 +168,51 @@ fn told(steps: &[Step]) -> String {
     lines.collect()
 }
 
+/// What reads a damaged slice under another name than the one that it was made under.
+#[test]
+fn a_slice_is_damaged_under_all_its_names() {
+    let lines = "model m onnx opsets [\"\" 17]
+        graph ^main {
+          %x: float32[4, 8] = Data()
+          %c: float32[8] = Data()
+          %s: float32[8], %r: float32[4, 8] = Scan(%c, %x) @scan {num_scan_inputs = 1}
+            body ^b {
+              %p: float32[8] = Data()
+              %q: float32[8] = Data()
+              %t: float32[8] = Mul(%q, %q) @mul
+              %u: float32[8] = Softmax(%t) @softmax
+              NetOutput(%p, %u) @results
+            }
+          %n: float32[4, 8] = READ(%r) @name
+          %o: float32[4, 8] = Softmax(%n) @reader
+          NetOutput(%o, %s) @out
+        }";
+    for name in ["Identity", "Flatten", "Softmax"] {
+        let lines = lines.replace("READ", name);
+        let graph = text::parse(&lines).expect("a program");
+        let table = OpTable::builtin(graph.dialect);
+        let named = |label: &str| {
+            let mut values = graph.values.keys();
+            values
+                .find(|&v| graph.value_label(v) == label)
+                .expect("a value")
+        };
+        let pair = ["b/t", "r"].map(named);
+        let why = Why::of(&graph, &table).expect("a program");
+        let (Relation::Apart { wrong } | Relation::Unordered { wrong, .. }) =
+            why.relation(pair[0], pair[1])
+        else {
+            panic!("a slice is made in each pass");
+        };
+        let stage = Stage {
+            graph: &graph,
+            table: &table,
+            sides: sides(&graph, &table, pair),
+        };
+        assert_eq!(stage.goes_wrong(&wrong, true), Ok(()), "{}", told(&wrong));
+    }
+}
+
 #[test]
 fn what_is_said_is_so_when_it_is_played() {
     let mut count: BTreeMap<&str, usize> = BTreeMap::new();
