@@ -95,3 +95,26 @@ fn what_is_reported_does_not_depend_on_the_order_of_the_file() {
         assert!(codes.contains(&code), "{code:?} is not among {codes:?}");
     }
 }
+
+#[test]
+fn of_two_gears_one_runs() {
+    let text = |second: &str| {
+        format!(
+            "model m ge graph ^root {{
+               %x: float32[4] = Data()
+               %v: float32[4] = Variable()
+               %a: float32[4] <ref_input = 0> = Assign(%v, %x) {{_batch_label = \"one\"}}
+               %b: float32[4] <ref_input = 0> = Assign(%v, %x) {{_batch_label = \"{second}\"}}
+               NetOutput(%x) @out
+             }}"
+        )
+    };
+    let found = |second: &str| {
+        let graph = text::parse(&text(second)).expect("a graph");
+        told(&graph)
+            .iter()
+            .any(|(code, ..)| *code == Code::UnorderedAccess)
+    };
+    assert!(found("one"));
+    assert!(!found("two"));
+}

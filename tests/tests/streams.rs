@@ -24,9 +24,26 @@ fn flat(seed: u64) -> Graph {
     let nodes = [10, 20, 40][usize::try_from(seed % 3).unwrap()];
     let mut graph = graph(2 * seed + 1, Size { nodes, depth: 0 });
     let mut rng = fastrand::Rng::with_seed(seed);
-    let streams = rng.u32(2..5);
+    // On one stream, others on none are ordered by their edges alone.
+    let is_mixed = seed % 5 == 0;
+    let streams = if is_mixed { 1 } else { rng.u32(2..5) };
     for node in graph.nodes.values_mut() {
         node.stream = node.stream.map(|_| StreamId::from_u32(rng.u32(..streams)));
+    }
+    if is_mixed {
+        let table = OpTable::builtin(graph.dialect);
+        let ids: Vec<NodeId> = graph.nodes.keys().collect();
+        let mut runs = ids
+            .into_iter()
+            .filter(|&n| table.class(&graph, n) == OpClass::Compute);
+        let on_it = runs.next();
+        let others: Vec<NodeId> = runs.filter(|_| rng.u8(..3) == 0).collect();
+        for node in others {
+            graph.nodes[node].stream = None;
+        }
+        if let Some(node) = on_it {
+            graph.nodes[node].stream = Some(StreamId::from_u32(0));
+        }
     }
     match seed % 4 {
         0 => merge_more(seed, &mut graph),
@@ -462,4 +479,86 @@ fn what_comes_out_of_a_body_is_not_there_when_its_owner_begins() {
         .unwrap()
         .plan;
     tenure_check::check(&graph, &table, &plan).unwrap_or_else(|v| panic!("{v:?}"));
+}
+
+/// Pieces that are the memory of a whole, of which others are pieces again, with something on another
+/// stream that has nothing to do with them.
+#[test]
+fn pieces_follow_one_another_whatever_runs_beside_them() {
+    let whole = "_output_reuse_input = true, _reuse_input_on_dim_index = 0";
+    let split = format!("{{_no_padding_continuous_output = true, {whole}}}");
+    let concat = format!("{{_no_padding_continuous_input = true, {whole}}}");
+    let before = [
+        format!("%c: float32[512] = ConcatD(%p, %q) {concat}"),
+        "%c: float32[512] <ref_input = 0> = InplaceAdd(%w)".to_owned(),
+    ];
+    for before in before {
+        let size = |beside: &str, stream: u32| {
+            let text = format!(
+                "model m ge graph ^root {{
+                   %x: float32[256] = Data()
+                   %w: float32[512] = Softmax(%x)
+                   %p: float32[256] = Softmax(%x)
+                   %q: float32[256] = Softmax(%x)
+                   {before}
+                   %d: float32[256], %e: float32[256] = SplitD(%c) {split}
+                   %y: float32[256] = Add(%d, %e)
+                   {beside}
+                   NetOutput(%y) @out
+                 }}"
+            );
+            let graph = text::parse(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
+            let table = OpTable::builtin(graph.dialect);
+            let options = tenure_graph::plan::PlanOptions::default();
+            let plan = plan(&graph, &table, &options, &Config::default());
+            let plan = plan.unwrap_or_else(|e| panic!("{stream}: {e}")).plan;
+            tenure_check::check(&graph, &table, &plan).unwrap_or_else(|v| panic!("{v:?}"));
+            plan.arenas[0].size
+        };
+        let beside = |stream: u32| format!("%b: float32[1] = Softmax(%x) stream {stream}");
+        let alone = size(&beside(0), 0);
+        assert!(size(&beside(1), 1) <= alone + 1024, "{before}");
+    }
+}
+
+#[test]
+fn what_is_on_no_stream_is_ordered_by_its_edges_alone() {
+    let size = |streams: [&str; 3]| {
+        let [a, b, c] = streams;
+        let text = format!(
+            "model m ge graph ^root {{
+               %x: float32[256] = Data() stream none
+               %a: float32[256] = Softmax(%x) stream {a}
+               %b: float32[256] = Softmax(%a) stream {b}
+               %c: float32[256] = Softmax(%x) stream {c}
+               NetOutput(%b, %c) @out stream none
+             }}"
+        );
+        let graph = text::parse(&text).expect("a graph");
+        let table = OpTable::builtin(graph.dialect);
+        let options = tenure_graph::plan::PlanOptions::default();
+        let plan = |graph| {
+            let planned = plan(graph, &table, &options, &Config::default());
+            planned.unwrap().plan
+        };
+        let found = plan(&graph);
+        tenure_check::check(&graph, &table, &found).unwrap_or_else(|v| panic!("{v:?}"));
+        // A plan of all on one stream is none of this, and the check says so.
+        let mut together = graph.clone();
+        for node in together.nodes.values_mut() {
+            node.stream = Some(StreamId::from_u32(0));
+        }
+        let mut other = plan(&together);
+        other.steps.clone_from(&found.steps);
+        (
+            found.arenas[0].size,
+            tenure_check::check(&graph, &table, &other).is_ok(),
+        )
+    };
+    let one = size(["0", "0", "0"]);
+    assert_eq!(one, (3 * 1024, true));
+    // Where nothing is on a stream, the list is the order.
+    assert_eq!(size(["none", "none", "none"]), one);
+    assert_eq!(size(["0", "0", "none"]), (4 * 1024, false));
+    assert_eq!(size(["none", "0", "0"]).1, false);
 }

@@ -103,13 +103,23 @@ struct Lanes {
 impl Lanes {
     fn new(graph: &Graph, plan: &Plan) -> Self {
         let mut numbers: FxHashMap<StreamId, usize> = FxHashMap::default();
+        let mut on_none = 0usize;
+        let is_result = |node: NodeId| {
+            let subgraph = graph.nodes[node].subgraph;
+            graph.subgraphs[subgraph].output == Some(node)
+        };
         for step in &plan.steps {
-            if let Some(stream) = step.stream {
-                let next = numbers.len();
-                numbers.entry(stream).or_insert(next);
+            match step.stream {
+                Some(stream) => {
+                    let next = numbers.len();
+                    numbers.entry(stream).or_insert(next);
+                }
+                None if is_result(step.node) => {}
+                None => on_none += 1,
             }
         }
-        if numbers.len() < 2 {
+        // Where nothing is on a stream, the list is the order.
+        if numbers.len() < 2 && (numbers.is_empty() || on_none == 0) {
             let of = Vec::new();
             return Lanes { count: 1, of };
         }
@@ -118,9 +128,7 @@ impl Lanes {
         let mut owners: Vec<usize> = Vec::new();
         let mut of = Vec::with_capacity(plan.steps.len());
         for step in &plan.steps {
-            let subgraph = graph.nodes[step.node].subgraph;
-            let result = graph.subgraphs[subgraph].output == Some(step.node);
-            let around = owners.last().copied().filter(|_| result);
+            let around = owners.last().copied().filter(|_| is_result(step.node));
             let lane = step.stream.map(|s| numbers[&s]).or(around);
             let lane = lane.unwrap_or_else(|| {
                 lengths.push(0);

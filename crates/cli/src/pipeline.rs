@@ -9,7 +9,7 @@ use tenure_check::{Demand, MemoryViolation, refines};
 use tenure_formats::{Kind, ModelFile};
 use tenure_graph::changes::Changes;
 use tenure_graph::effects::{OpClass, OpTable};
-use tenure_graph::plan::{Placement, PlanOptions, Sharing, Sizes, Span};
+use tenure_graph::plan::{ALL_NODES, Placement, PlanOptions, Sharing, Sizes, Span};
 use tenure_graph::plan_file::{ModelIdentity, PlanFile};
 use tenure_graph::shapes::{Bindings, infer_for};
 use tenure_graph::verify::verify_bodies;
@@ -248,6 +248,40 @@ pub fn options(rules: &RuleArgs) -> PlanOptions {
         lent_inputs: rules.lend_inputs.clone().map(|lent| lent.0),
         lent_outputs: rules.lend_outputs.clone().map(|lent| lent.0),
     }
+}
+
+/// What options name and a model does not have: it is passed over.
+pub fn unmet(graph: &Graph, options: &PlanOptions) -> Vec<String> {
+    let root = &graph.subgraphs[graph.root];
+    let outputs = root.output.map_or(0, |o| graph.nodes[o].inputs.len());
+    let lists = [
+        (
+            "--lend-inputs",
+            "input",
+            &options.lent_inputs,
+            root.inputs.len(),
+        ),
+        ("--lend-outputs", "output", &options.lent_outputs, outputs),
+    ];
+    let mut said = Vec::new();
+    for (option, what, list, count) in lists {
+        let is_there = |&position: &u32| usize::try_from(position).is_ok_and(|p| p < count);
+        let missing = list.iter().flatten().filter(|position| !is_there(position));
+        said.extend(missing.map(|position| {
+            format!(
+                "{option}: there is no {what} {position}, the model has {count}; it is passed over"
+            )
+        }));
+    }
+    let is_known = |name: &str| {
+        let mut nodes = graph.nodes.values();
+        name == ALL_NODES || nodes.any(|n| n.name == name || &*n.op == name)
+    };
+    let unknown = options.no_reuse.iter().filter(|name| !is_known(name));
+    said.extend(unknown.map(|name| {
+        format!("--no-reuse: no node and no operator is called {name:?}; it is passed over")
+    }));
+    said
 }
 
 /// The limits of the search.

@@ -160,3 +160,35 @@ fn a_refusal_names_the_file_once() {
     }
     insta::assert_snapshot!("refusals", said);
 }
+
+#[test]
+fn what_options_name_in_vain_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model.onnx");
+    fs::write(&path, good()).expect("a file");
+    let said = |options: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        let ran = command.arg("plan").arg(&path).args(options).output();
+        let ran = ran.expect("the command runs");
+        assert_eq!(ran.status.code(), Some(0));
+        let said = String::from_utf8([ran.stdout, ran.stderr].concat()).expect("text");
+        let lines = said.lines().filter(|line| line.starts_with("warning"));
+        lines.map(str::to_owned).collect::<Vec<String>>()
+    };
+    let known = ["--lend-inputs", "0", "--lend-outputs", "0", "--no-reuse", "Relu"];
+    assert_eq!(said(&known), [""; 0]);
+    let vain = said(&[
+        "--lend-inputs",
+        "7",
+        "--lend-outputs",
+        "1",
+        "--no-reuse",
+        "Gelu",
+    ]);
+    let expected = [
+        "warning: --lend-inputs: there is no input 7, the model has 1; it is passed over",
+        "warning: --lend-outputs: there is no output 1, the model has 1; it is passed over",
+        "warning: --no-reuse: no node and no operator is called \"Gelu\"; it is passed over",
+    ];
+    assert_eq!(vain, expected);
+}

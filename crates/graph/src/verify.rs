@@ -16,8 +16,9 @@
 //! 10. A subgraph's `inputs` are its nodes of type `Data`, sorted by the input that they stand for
 //!     (attribute `index` in the root, `parent_index` below, or else their position).
 //! 11. A subgraph has at most one node of type `NetOutput`, which is its `output` and stands last.
-//! 12. There are no more input attributes than inputs, and a list of kinds of workspaces has an entry
-//!     for each.
+//! 12. There are no more input attributes than inputs, a list of kinds of workspaces has an entry
+//!     for each, and what a node asks of its memory can be read: flags are flags, lists are lists of
+//!     numbers, and no memory is of the session and of another special kind.
 //! 13. Attributes of one thing have different names, and nest at most [`MAX_ATTR_DEPTH`] deep.
 //! 14. Further keys of the file are none of the keys that the format knows.
 //! 15. The bytes of every value whose shape is known fit in 63 bits, and so does the sum of all
@@ -36,7 +37,7 @@ pub use bodies::verify_bodies;
 use cranelift_entity::SecondaryMap;
 use rustc_hash::FxHashSet;
 
-use crate::effects::demands::uneven_workspaces;
+use crate::effects::demands::{misread, uneven_workspaces};
 use crate::identity::walk;
 use crate::link::inputs_in_order;
 use crate::{Attr, Attrs, DType, Graph, NodeId, OUTPUT_OP, SubgraphId, TensorData, ValueId};
@@ -479,6 +480,10 @@ impl<'a> Check<'a> {
                 let problem = format!(
                     "{key} has {entries} entries for {workspaces} workspaces: it needs one for each"
                 );
+                self.fail(12, at, problem);
+            }
+            if let Some(problem) = misread(node) {
+                let at = format!("node {:?}", graph.node_label(id));
                 self.fail(12, at, problem);
             }
         }

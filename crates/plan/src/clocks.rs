@@ -31,7 +31,8 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// The clocks of a schedule; `None` when all of it is on one stream.
+    /// The clocks of a schedule; `None` when all of it is on one stream, or nothing is on any: then
+    /// the list is the order.
     ///
     /// # Errors
     /// [`PlanError::Streams`] when there are so many streams and steps that clocks cannot be kept.
@@ -40,7 +41,9 @@ impl Clocks {
         table: &OpTable,
         schedule: &Schedule,
     ) -> Result<Option<Self>, PlanError> {
-        let mut streams = schedule.steps.iter().filter_map(|s| s.stream);
+        let mut streams = (schedule.steps.iter())
+            .filter(|s| !is_result(graph, s.node))
+            .map(|s| s.stream);
         let first = streams.next();
         if streams.all(|s| Some(s) == first) {
             return Ok(None);
@@ -135,13 +138,8 @@ impl Part {
         let mut ids: Vec<StreamId> = schedule.steps.iter().filter_map(|s| s.stream).collect();
         ids.sort_unstable();
         ids.dedup();
-        // Results are on no stream, and are handed over on that of the node around them.
-        let is_result = |node: NodeId| {
-            let subgraph = graph.nodes[node].subgraph;
-            graph.subgraphs[subgraph].output == Some(node)
-        };
         let alone = schedule.steps.iter().filter(|s| s.stream.is_none());
-        let alone = alone.filter(|s| !is_result(s.node)).count();
+        let alone = alone.filter(|s| !is_result(graph, s.node)).count();
         let streams = ids.len() + alone + 1;
         let numbers = streams.checked_mul(schedule.steps.len());
         if numbers.is_none_or(|n| n > most) {
@@ -162,7 +160,7 @@ impl Part {
         let mut last: SecondaryMap<NodeId, Option<u32>> = SecondaryMap::new();
         for (number, step) in (0u32..).zip(&schedule.steps) {
             let known = step.stream.and_then(|s| ids.binary_search(&s).ok());
-            let result = is_result(step.node);
+            let result = is_result(graph, step.node);
             let stream = match known {
                 Some(stream) => stream,
                 None if result => owners.last().copied().unwrap_or(ids.len()),
@@ -289,6 +287,13 @@ impl Part {
             .max()
             .unwrap_or(step)
     }
+}
+
+/// Whether a node stands for the results of its subgraph: these are on no stream, and are handed over
+/// on that of the node around them.
+fn is_result(graph: &Graph, node: NodeId) -> bool {
+    let subgraph = graph.nodes[node].subgraph;
+    graph.subgraphs[subgraph].output == Some(node)
 }
 
 /// The nodes that clear memory for each node that fills it.

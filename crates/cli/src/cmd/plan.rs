@@ -184,6 +184,7 @@ fn of_graph(graph: Graph, args: &PlanArgs, ui: &Ui, read_ms: f64) -> Result<Outc
     let graph =
         pipeline::ordered(prepared.graph, &loaded.table, &options, &args.rules).map_err(bad)?;
     let mut warnings = loaded.warnings;
+    warnings.extend(pipeline::unmet(&graph, &options));
     let wanted = args.rules.streams;
     let given = streams::used(&graph);
     if wanted > 1 && given > 1 {

@@ -194,6 +194,69 @@ pub fn is_workspace_on_chip(attrs: &Attrs, k: usize) -> bool {
     kinds.any(|key| CHIP_KINDS.contains(&kind_in_list(attrs, key, k)))
 }
 
+/// Attributes that say yes or no of the memory of a node.
+const FLAGS: [&str; 7] = [
+    CONTIGUOUS_INPUT,
+    CONTIGUOUS_OUTPUT,
+    PACKED_INPUT,
+    PACKED_OUTPUT,
+    ONE_MEMORY,
+    INPUT_MUTABLE,
+    ALONE,
+];
+
+/// Attributes that say something of its memory by position.
+const LISTS: [&str; 8] = [
+    INPUT_KINDS,
+    OUTPUT_KINDS,
+    WORKSPACE_KINDS[0],
+    WORKSPACE_KINDS[1],
+    WORKSPACE_SCOPE,
+    WORKSPACE_REUSE,
+    CLEARS_OUTPUTS,
+    CLEARS_INPUTS,
+];
+
+/// What a node asks of its memory and cannot be taken at its word, with the reason: read otherwise, it
+/// might share what it must not.
+pub(crate) fn misread(node: &Node) -> Option<String> {
+    if node.attrs.is_empty() {
+        return None;
+    }
+    for (name, attr) in node.attrs.iter() {
+        if FLAGS.contains(&name) && attr.as_bool().is_none() {
+            return Some(format!("{name} is neither true nor false"));
+        }
+        if LISTS.contains(&name) && attr.as_ints().is_none() {
+            return Some(format!("{name} is no list of numbers"));
+        }
+    }
+    let is_special = |kind: i64| ![ANY_MEMORY, SESSION_MEMORY].contains(&kind);
+    let both = |what: &str, slot: usize| {
+        format!(
+            "{what} {slot} is asked to be in memory of the session and of another kind: none is both"
+        )
+    };
+    for (key, what) in [(INPUT_KINDS, "input"), (OUTPUT_KINDS, "output")] {
+        let kinds = node.attrs.ints(key).unwrap_or_default();
+        let of_session = |kind: i64| kind > 0 && kind & SESSION_FLAG != 0;
+        let is_both =
+            |&kind: &i64| of_session(kind) && !ORDINARY_KINDS.contains(&(kind & !SESSION_FLAG));
+        if let Some(slot) = kinds.iter().position(is_both) {
+            return Some(both(what, slot));
+        }
+    }
+    let is_both = |&k: &usize| {
+        let slot = u32::try_from(k).unwrap_or(u32::MAX);
+        let mut kinds = WORKSPACE_KINDS
+            .map(|key| memory_kind(node, key, slot))
+            .into_iter();
+        workspace_scope(node, k) == Some(SESSION_SCOPE) && kinds.any(is_special)
+    };
+    let slot = (0..node.workspace.len()).find(is_both);
+    slot.map(|slot| both("workspace", slot))
+}
+
 /// A list that says something of each workspace of a node, and is of another length than the list of
 /// workspaces: which of them it speaks of is not certain.
 pub(crate) fn uneven_workspaces(node: &Node) -> Option<(&'static str, usize)> {

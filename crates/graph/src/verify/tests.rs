@@ -416,3 +416,55 @@ fn bodies_that_do_not_fit() {
         assert!(found.contains(expected), "case {i}: {found}\n{expected}");
     }
 }
+
+#[test]
+fn what_a_node_asks_of_its_memory_can_be_read() {
+    let said = |attrs: &str, workspaces: &str| {
+        let text = format!(
+            "model m ge graph ^g {{
+               %x: float32[4] = Data()
+               %y: float32[4] = Op(%x) {{{attrs}}} workspace [{workspaces}]
+               NetOutput(%y) @out
+             }}"
+        );
+        parse(&text)
+            .err()
+            .map(|e| e.to_string())
+            .unwrap_or_default()
+    };
+    for flag in [
+        "continuous_input",
+        "_no_padding_continuous_output",
+        "no_reuse_mem_flag",
+    ] {
+        assert_eq!(said(&format!("{flag} = true"), ""), "");
+        assert_eq!(said(&format!("{flag} = 1"), ""), "");
+        let refused = said(&format!("{flag} = \"true\""), "");
+        assert!(
+            refused.contains(&format!("{flag} is neither true nor false")),
+            "{refused}"
+        );
+    }
+    for list in [
+        "workspace_reuse_flag",
+        "_output_memory_type",
+        "atomic_output_index",
+    ] {
+        assert_eq!(said(&format!("{list} = [0]"), "64"), "");
+        assert_eq!(said(&format!("{list} = []"), "64"), "");
+        for wrong in ["\"false\"", "0", "[\"0\"]"] {
+            let refused = said(&format!("{list} = {wrong}"), "64");
+            assert!(
+                refused.contains(&format!("{list} is no list of numbers")),
+                "{refused}"
+            );
+        }
+    }
+    // The session's memory is the device's.
+    let both = "of the session and of another kind";
+    let scope = "_workspace_memory_no_reuse_scope = [1]";
+    assert_eq!(said(&format!("{scope}, _workspace_type = [0]"), "64"), "");
+    assert!(said(&format!("{scope}, _workspace_type = [17]"), "64").contains(both));
+    assert_eq!(said("_output_memory_type = [4294967298]", ""), "");
+    assert!(said("_output_memory_type = [4294967313]", "").contains(both));
+}

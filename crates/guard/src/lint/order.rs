@@ -5,6 +5,7 @@
 //! pair.
 
 use rustc_hash::FxHashMap;
+use tenure_graph::effects::Gears;
 use tenure_graph::entity::SecondaryMap;
 use tenure_graph::{Graph, NodeId, SubgraphId};
 
@@ -46,6 +47,10 @@ pub(super) fn unordered(
     most: u64,
 ) -> Unordered {
     let captures = captures(graph);
+    let gears = Gears::new(graph);
+    let gear = |user: &User| gears.as_ref().and_then(|gears| gears.of(user.node));
+    // Of several gears one alone runs.
+    let never_both = |a: &User, b: &User| gear(a).zip(gear(b)).is_some_and(|(a, b)| a != b);
     let mut found = Unordered {
         pairs: Vec::new(),
         left_out: 0,
@@ -70,6 +75,11 @@ pub(super) fn unordered(
             walk.run(subgraph, batch);
             for user in &users[from..to] {
                 let mut open = walk.in_no_order(batch, *user);
+                if gears.is_some() {
+                    let writers = batch.iter().enumerate();
+                    let never = writers.filter(|(_, writer)| never_both(writer, user));
+                    open &= !never.fold(0, |bits, (bit, _)| bits | 1 << bit);
+                }
                 while open != 0 {
                     let count = &mut counts[user.memory];
                     if *count >= most {

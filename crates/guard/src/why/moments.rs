@@ -67,6 +67,8 @@ pub(super) struct Moments<'a> {
     /// For each subgraph the innermost body around it that may not run; it may be itself.
     perhaps: SecondaryMap<SubgraphId, Option<SubgraphId>>,
     gears: Option<Gears>,
+    /// Whether nothing that runs is on a stream, so that the list is the order.
+    is_list: bool,
     /// For the program and each open body, by stream: what the next node on it waits for.
     frames: Vec<LastOn>,
 }
@@ -116,6 +118,8 @@ impl<'a> Moments<'a> {
             handed: Vec::new(),
             perhaps: SecondaryMap::new(),
             gears: Gears::new(graph),
+            is_list: (graph.nodes.iter())
+                .all(|(id, n)| n.stream.is_none() || !runs(graph, table, id)),
             frames: vec![LastOn::default()],
         };
         let nodes = |s: SubgraphId| graph.subgraphs[s].nodes.iter().rev().copied();
@@ -157,7 +161,7 @@ impl<'a> Moments<'a> {
                     for (stream, list) in streams {
                         moments.goes_on(id, stream, list);
                     }
-                    if let Some(stream) = graph.nodes[id].stream {
+                    if let Some(stream) = moments.stream(id) {
                         moments.is_last_on(stream, end);
                     }
                 }
@@ -277,7 +281,8 @@ impl<'a> Moments<'a> {
         }
         let control = node.control.iter().filter_map(|&n| self.end[n]);
         needs.extend(control.map(|end| self.need(end, id, "control")));
-        if let Some(stream) = node.stream {
+        let stream = self.stream(id);
+        if let Some(stream) = stream {
             let before = self.last_on(stream).iter();
             needs.extend(before.map(|&end| self.need(end, id, "stream")));
         }
@@ -287,10 +292,17 @@ impl<'a> Moments<'a> {
         if node.bodies.is_empty() {
             self.end[id] = Some(start);
         }
-        if let Some(stream) = node.stream {
+        if let Some(stream) = stream {
             self.is_last_on(stream, start);
         }
         start
+    }
+
+    /// The stream that a node is on.
+    fn stream(&self, id: NodeId) -> Option<StreamId> {
+        let is_listed = self.is_list && runs(self.graph, self.table, id);
+        let list = || is_listed.then(|| StreamId::from_u32(0));
+        self.graph.nodes[id].stream.or_else(list)
     }
 
     /// What the next node on a stream waits for.
@@ -505,6 +517,15 @@ impl<'a> Moments<'a> {
         }
         path
     }
+}
+
+/// Whether a node is one that runs.
+fn runs(graph: &Graph, table: &OpTable, id: NodeId) -> bool {
+    let class = table.class(graph, id);
+    !matches!(
+        class,
+        OpClass::Input | OpClass::Output | OpClass::Constant | OpClass::Variable
+    )
 }
 
 /// The number of a body in [`Point`].

@@ -451,6 +451,7 @@ impl Join<'_> {
                 let before = |until: u32, later: &Segment| in_turn && until < later.span.first;
                 before(until_x, y)
                     || before(y.span.last.max(self.until(y.group)), x)
+                    || in_turn && self.follow(x, y)
                     || self.may_meet(x, y, shift)
             })
         })

@@ -7,7 +7,7 @@ use tenure_graph::control::transfers;
 use tenure_graph::effects::cleared;
 use tenure_graph::plan::{Item, Phase};
 
-use super::{Index, Join};
+use super::{Index, Join, Segment};
 use crate::liveness::point_step;
 
 impl Join<'_> {
@@ -104,6 +104,17 @@ impl Join<'_> {
         };
         let mut steps = self.accesses.get(group as usize).into_iter().flatten();
         steps.all(|&at| at >= step || clocks.is_before(at, step))
+    }
+
+    /// Whether two segments are never there at one time, and all accesses to the one are in order with
+    /// those to the other.
+    pub(super) fn follow(&self, x: &Segment, y: &Segment) -> bool {
+        let accesses = |group: Index| self.accesses.get(group as usize);
+        let meet = x.span.first <= y.span.last && y.span.first <= x.span.last;
+        let (Some(one), Some(other)) = (accesses(x.group), accesses(y.group)) else {
+            return !meet;
+        };
+        !meet && self.are_in_order(one, other)
     }
 
     /// Whether all accesses to two classes are in order, where one of them holds something that comes
