@@ -175,7 +175,14 @@ fn what_options_name_in_vain_is_said() {
         let lines = said.lines().filter(|line| line.starts_with("warning"));
         lines.map(str::to_owned).collect::<Vec<String>>()
     };
-    let known = ["--lend-inputs", "0", "--lend-outputs", "0", "--no-reuse", "Relu"];
+    let known = [
+        "--lend-inputs",
+        "0",
+        "--lend-outputs",
+        "0",
+        "--no-reuse",
+        "Relu",
+    ];
     assert_eq!(said(&known), [""; 0]);
     let vain = said(&[
         "--lend-inputs",

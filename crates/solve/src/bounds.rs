@@ -5,12 +5,14 @@
 //! * The *aligned load*: buffers alive together whose offsets are all multiples of `a` start at
 //!   least their size, rounded up to `a`, apart; only the topmost may leave its padding out. So
 //!   the rounded sizes less the largest padding are a bound, for each `a` in the instance.
+//! * The *heaviest clique*, where buffers are kept apart in pairs: each two of them meet.
 //! * The *load around reserved ranges*: that many bytes must be free below the height, so a range
 //!   that begins below it counts in full.
 
 use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Range;
 
+use crate::clique;
 use crate::instance::{Instance, align_up};
 
 /// At most this many different alignments are tried, the largest ones first, so that the bounds
@@ -29,7 +31,7 @@ pub struct Bounds {
     pub lower_bound: u64,
 }
 
-/// Computes all bounds in O(n log n).
+/// Computes all bounds in O(n log n); with pairs that are kept apart, in O(n²) up to 1024 buffers.
 ///
 /// ```
 /// use tenure_solve::{Buffer, Instance, bounds};
@@ -58,6 +60,7 @@ pub fn bounds(instance: &Instance) -> Bounds {
         max_load,
         lower_bound: around_reserved(instance, &loads)
             .max(highest_fixed)
+            .max(clique::heaviest(instance))
             .max(aligned.unwrap_or(0)),
     }
 }

@@ -43,6 +43,7 @@
 
 pub mod bounds;
 mod budget;
+mod clique;
 mod conflict;
 mod dive;
 mod exact;
