@@ -127,6 +127,20 @@ pub fn load(graph: Graph, args: &ModelArgs, read_ms: f64) -> Result<Loaded, Fail
     load_for(graph, args, &given, read_ms)
 }
 
+/// Waits for events that order nothing.
+fn waits_in_vain(graph: &Graph, table: &OpTable) -> Option<String> {
+    let mut all = tenure_graph::events::in_vain(graph, table);
+    let (node, event) = all.next()?;
+    let node = graph.node_label(node);
+    let others = match all.count() {
+        0 => String::new(),
+        more => format!(", and {more} more like it"),
+    };
+    Some(format!(
+        "node {node:?} waits for event {event}, which no node before it records: it orders nothing{others}"
+    ))
+}
+
 /// The same for inputs that are known.
 pub fn load_for(
     graph: Graph,
@@ -170,6 +184,7 @@ pub fn load_for(
     let graph = shaped.graph;
     warnings.extend(unknown_operators(&graph, &table));
     warnings.extend(several_models(args, &graph));
+    warnings.extend(waits_in_vain(&graph, &table));
     let identity = ModelIdentity {
         path: path.to_string(),
         name: graph.name.clone(),

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::effects::{GEAR, OpTable, Trait};
 use crate::link::NodeDef;
+use crate::{Graph, NodeId};
 
 /// The number of the event that a node records or waits for.
 const EVENT: &str = "event_id";
@@ -51,6 +52,24 @@ pub fn to_control(nodes: &mut [NodeDef], table: &OpTable) {
     }
 }
 
+/// Nodes that wait for an event which nobody recorded before, with its number: they wait for nothing.
+pub fn in_vain<'a>(
+    graph: &'a Graph,
+    table: &'a OpTable,
+) -> impl Iterator<Item = (NodeId, i64)> + 'a {
+    let event = |node: NodeId| graph.nodes[node].attrs.int(EVENT);
+    let waits = graph.nodes.keys().filter_map(move |node| {
+        let number = event(node)?;
+        let has = table.traits(graph, node).has(Trait::WaitsForEvent);
+        has.then_some((node, number))
+    });
+    waits.filter(move |&(node, number)| {
+        let mut before = graph.nodes[node].control.iter();
+        !before
+            .any(|&n| event(n) == Some(number) && table.traits(graph, n).has(Trait::RecordsEvent))
+    })
+}
+
 /// The label of what runs with every gear.
 const ALL_GEARS: &str = "";
 
@@ -61,6 +80,7 @@ fn gear(node: &NodeDef) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::json;
 
     /// The nodes that each node waits for, in a graph of the given nodes (name, operator, stream,
@@ -80,6 +100,14 @@ mod tests {
         let graph = json::read(text.as_bytes()).unwrap();
         let again = json::read(json::write(&graph).as_bytes()).unwrap();
         assert_eq!(again, graph, "written and read again");
+        let table = OpTable::builtin(graph.dialect);
+        let in_vain: Vec<NodeId> = in_vain(&graph, &table).map(|(node, _)| node).collect();
+        let waits =
+            |n: &NodeId| &*graph.nodes[*n].op == "Recv" && graph.nodes[*n].control.is_empty();
+        assert_eq!(
+            in_vain,
+            graph.nodes.keys().filter(waits).collect::<Vec<_>>()
+        );
         let names = |n: &crate::Node| {
             let control = n.control.iter();
             control.map(|&c| graph.nodes[c].name.clone()).collect()

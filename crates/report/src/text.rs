@@ -121,7 +121,7 @@ fn bound(arena: &ArenaView, paint: Paint) -> String {
         let proof = if plan.lower_bound == plan.size {
             "the lower bound is reached"
         } else {
-            "the search is complete"
+            "nothing lower is possible"
         };
         return format!(
             "{} for these storages: {proof}.",
