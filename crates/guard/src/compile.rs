@@ -2,8 +2,7 @@
 //!
 //! Between the layers stands [`values`]: where an edge is enough, no copy is made.
 //! The rules of the reference for borders of subgraphs ([`passes::subgraph`](crate::passes::subgraph))
-//! are not among the stages: [`control_flow`](crate::control_flow) and the layers do with fewer
-//! copies.
+//! are not among the stages: [`crate::control_flow`] and the layers do with fewer copies.
 
 use tenure_graph::effects::demands::{CLEARS_INPUTS, CLEARS_OUTPUTS};
 use tenure_graph::effects::{OpTable, Trait};
