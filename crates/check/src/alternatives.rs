@@ -27,6 +27,11 @@ impl<'a> Alternatives<'a> {
         self.merges.alternative(self.graph, &self.plan.copies, item)
     }
 
+    /// Whether a value is an alternative.
+    pub(crate) fn has(&self, value: ValueId) -> bool {
+        self.merges.has(value)
+    }
+
     /// Whether at most one of two values is ever made.
     pub(crate) fn are_exclusive(&self, a: ValueId, b: ValueId) -> bool {
         self.merges.are_exclusive(a, b)

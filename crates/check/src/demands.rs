@@ -16,11 +16,12 @@ pub(crate) use placed::packed;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use tenure_graph::effects::demands::bound_variables;
-use tenure_graph::effects::{Alias, Effects, Merges, OpClass, OpTable, Run};
+use tenure_graph::effects::{Alias, Effects, OpClass, OpTable, Run};
 use tenure_graph::entity::EntitySet;
 use tenure_graph::plan::{Item, Phase, Place, Placement, Plan, Sharing};
 use tenure_graph::{Graph, NodeId, StorageId, ValueId};
 
+use crate::alternatives::Alternatives;
 use crate::findings::Findings;
 use crate::layout::Layout;
 use crate::program::{Names, Op, Program};
@@ -49,8 +50,7 @@ pub(crate) struct Demands {
 /// Walks over the plan's steps; what is wrong goes to `findings`. `rely` tells whether stated lives
 /// are looked at for gaps.
 pub(crate) fn gather(
-    graph: &Graph,
-    table: &OpTable,
+    (graph, table, alternatives): (&Graph, &OpTable, &Alternatives<'_>),
     plan: &Plan,
     rely: bool,
     layout: &mut Layout,
@@ -71,7 +71,7 @@ pub(crate) fn gather(
         variables,
         bound: bound_variables(graph, table),
         cleared: ClearedMemory::new(graph, table, plan),
-        merges: Merges::new(graph, table),
+        alternatives,
         handed: FxHashMap::default(),
         unplaced: FxHashSet::default(),
         stack: Vec::new(),
@@ -108,7 +108,7 @@ struct Gather<'g, 'a> {
     /// What must be zero, and who clears it.
     cleared: ClearedMemory,
     /// What is made for nodes that hand on one of several.
-    merges: Merges,
+    alternatives: &'g Alternatives<'g>,
     /// Where nodes that have copies find the values that they hand over.
     handed: FxHashMap<(NodeId, ValueId), SmallVec<[Item; 1]>>,
     /// Values that were found to have no memory.
@@ -437,7 +437,7 @@ impl Gather<'_, '_> {
                 (Some(_), Some(from)) => {
                     self.settle(value, source);
                     // One alternative of a merge keeps its name when the others are written.
-                    if !self.merges.has(value) {
+                    if !self.alternatives.has(value) {
                         self.same(value, from);
                     }
                     self.share(value, from);
@@ -558,10 +558,7 @@ impl Gather<'_, '_> {
 
     fn workspaces(&mut self, id: NodeId, effects: &Effects) -> Vec<Writing> {
         let mut writings = Vec::new();
-        for (k, scratch) in (0u32..).zip(&effects.scratch) {
-            if scratch.size == 0 {
-                continue;
-            }
+        for (k, scratch) in effects.workspaces() {
             let item = Item::Workspace(id, k);
             let Some(region) = self.region(item) else {
                 self.findings.push(Violation::Unplaced {

@@ -214,8 +214,9 @@ fn accesses(graph: &Graph, table: &OpTable, plan: &Plan) -> Result<u64, Vec<Viol
     let clashes = sharing::lives(plan, &findings);
     // Where lives clash, what they say of gaps means nothing.
     let rely = clashes.is_empty();
-    let mut demands = demands::gather(graph, table, plan, rely, &mut layout, &mut findings);
     let alternatives = Alternatives::new(graph, table, plan);
+    let model = (graph, table, &alternatives);
+    let mut demands = demands::gather(model, plan, rely, &mut layout, &mut findings);
     let streams = (&demands, &alternatives);
     races::check(graph, plan, &layout, streams, &mut findings);
     let accesses = walk::run(

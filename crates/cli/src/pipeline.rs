@@ -74,6 +74,20 @@ pub fn read(args: &ModelArgs) -> Result<Model, Failure> {
     }
 }
 
+/// Waits for events that order nothing.
+fn waits_in_vain(graph: &Graph, table: &OpTable) -> Option<String> {
+    let mut all = tenure_graph::events::in_vain(graph, table);
+    let (node, event) = all.next()?;
+    let node = graph.node_label(node);
+    let others = match all.count() {
+        0 => String::new(),
+        more => format!(", and {more} more like it"),
+    };
+    Some(format!(
+        "node {node:?} waits for event {event}, which no node before it records: it orders nothing{others}"
+    ))
+}
+
 /// Says which models a compiled file holds, where nobody has asked for one of several.
 fn several_models(args: &ModelArgs, graph: &Graph) -> Option<String> {
     if graph.dialect != Dialect::Ge || args.submodel > 0 {
@@ -125,20 +139,6 @@ pub fn load(graph: Graph, args: &ModelArgs, read_ms: f64) -> Result<Loaded, Fail
         ..Given::default()
     };
     load_for(graph, args, &given, read_ms)
-}
-
-/// Waits for events that order nothing.
-fn waits_in_vain(graph: &Graph, table: &OpTable) -> Option<String> {
-    let mut all = tenure_graph::events::in_vain(graph, table);
-    let (node, event) = all.next()?;
-    let node = graph.node_label(node);
-    let others = match all.count() {
-        0 => String::new(),
-        more => format!(", and {more} more like it"),
-    };
-    Some(format!(
-        "node {node:?} waits for event {event}, which no node before it records: it orders nothing{others}"
-    ))
 }
 
 /// The same for inputs that are known.

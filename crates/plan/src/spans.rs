@@ -21,6 +21,11 @@ pub(crate) fn normalise(spans: &mut Life) {
     spans.truncate(kept + 1);
 }
 
+/// Whether two spans have a step in common.
+pub(crate) fn meet(a: Span, b: Span) -> bool {
+    a.first <= b.last && b.first <= a.last
+}
+
 /// Takes the steps of `hole` out of `span`, which begins before and ends after it or misses it.
 pub(crate) fn without(span: Span, holes: &[Span], out: &mut Life) {
     let mut first = span.first;

@@ -399,8 +399,7 @@ impl<'a> Join<'a> {
                 false => None,
             };
             let own = self.schedule.span[node];
-            let numbered = (0u32..).zip(&effects.scratch);
-            for (k, scratch) in numbered.filter(|(_, s)| s.size > 0) {
+            for (k, scratch) in effects.workspaces() {
                 let life = from_clearing.filter(|_| scratch.cleared).or(own);
                 let life = life.into_iter().collect();
                 let item = Item::Workspace(node, k);

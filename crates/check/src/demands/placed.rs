@@ -224,8 +224,7 @@ impl Gather<'_, '_> {
                 }
             }
         }
-        let numbered = (0u32..).zip(&effects.scratch);
-        for (k, scratch) in numbered.filter(|(_, s)| s.size > 0) {
+        for (k, scratch) in effects.workspaces() {
             asked.push((Anchor::Workspace(k), Item::Workspace(id, k), scratch.kind));
         }
         for (anchor, item, kind) in asked {

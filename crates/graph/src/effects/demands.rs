@@ -318,13 +318,9 @@ pub fn cleared(graph: &Graph, table: &OpTable, node: NodeId) -> Vec<Cleared> {
     let mut values: Vec<ValueId> = fresh.collect();
     values.sort_unstable();
     values.dedup();
-    let scratch = match asks(CLEARS_WORKSPACES) {
-        true => table.effects(graph, node).scratch,
-        false => SmallVec::new(),
-    };
-    let scratch = (0u32..)
-        .zip(scratch)
-        .filter(|(_, s)| s.cleared && s.size > 0);
+    let effects = asks(CLEARS_WORKSPACES).then(|| table.effects(graph, node));
+    let scratch = effects.iter().flat_map(|effects| effects.workspaces());
+    let scratch = scratch.filter(|(_, s)| s.cleared);
     let workspaces = scratch.map(|(k, _)| Item::Workspace(node, k));
     let items = values.into_iter().map(Item::Value).chain(workspaces);
     items.map(|item| Cleared { item, cleaner }).collect()

@@ -118,7 +118,7 @@ pub struct Effects {
     pub aligned: SmallVec<[Alias; 2]>,
     /// Inputs of which only type and shape are looked at.
     pub shape_only: SmallVec<[u32; 1]>,
-    /// Temporary memory, by number; some may have no bytes.
+    /// Temporary memory, by number; some may have no bytes, see [`Effects::workspaces`].
     pub scratch: SmallVec<[Scratch; 1]>,
     /// How many scratch buffers the row asks for whose size is not known: it depends on a free
     /// dimension, or is negative or does not fit in 64 bits.
@@ -146,6 +146,11 @@ pub struct Effects {
 }
 
 impl Effects {
+    /// The temporary memory that has bytes, each with its number.
+    pub fn workspaces(&self) -> impl Iterator<Item = (u32, &Scratch)> {
+        (0u32..).zip(&self.scratch).filter(|(_, s)| s.size > 0)
+    }
+
     /// Whether an entry of [`Effects::in_place`] may be used when the inputs in slots `sharers`
     /// lie in that same memory, from the same byte on: those of the same value and of its views
     /// (the entry's own input may be among them).

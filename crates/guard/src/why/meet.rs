@@ -136,6 +136,12 @@ impl Runs {
 pub(super) fn gear_of(moments: &Moments<'_>, clash: Clash) -> Option<u32> {
     let Clash { kept, over } = clash;
     let all = [kept.from, kept.to, kept.at, over.start];
+    // Mostly there are no gears, or one of these is in one.
+    let mut own = all.iter().filter_map(|&at| moments.gear(at));
+    let own = own.next();
+    if own.is_some() || moments.all_gears().all(|gear| gear.is_none()) {
+        return own;
+    }
     let ends = Batch::new(moments, std::iter::once(over.end));
     let starts = Batch::new(moments, std::iter::once(over.start));
     let mut gears = moments.all_gears().filter(|&gear| {

@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tenure_graph::plan::{Life, Span};
 
 use super::{Index, Join, Segment};
-use crate::spans::normalise;
+use crate::spans::{meet, normalise};
 
 /// Classes behind one that are looked at, at least.
 const LEAST_LOOKS: usize = 256;
@@ -156,9 +156,8 @@ impl Join<'_> {
 
     fn do_lives_meet(&self, a: Index, b: Index) -> bool {
         let (few, many) = (&self.segments[a as usize], &self.segments[b as usize]);
-        let meets =
-            |x: &Segment, y: &Segment| x.span.first <= y.span.last && y.span.first <= x.span.last;
-        few.iter().any(|x| many.iter().any(|y| meets(x, y)))
+        few.iter()
+            .any(|x| many.iter().any(|y| meet(x.span, y.span)))
     }
 
     /// Whether one of two steps has certainly ended when the other starts, or they are one.

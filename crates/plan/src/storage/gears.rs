@@ -8,7 +8,7 @@ use tenure_graph::plan::{Item, Span};
 
 use super::{Class, Classes, Entry, Join};
 use crate::PlanError;
-use crate::spans::normalise;
+use crate::spans::{meet, normalise};
 
 impl Join<'_> {
     /// The gear in which an item is there, if it is one alone: what is kept from run to run, or is
@@ -70,10 +70,7 @@ impl Join<'_> {
 impl Join<'_> {
     /// Whether two classes are never there at one time, on the one stream that there is.
     fn are_apart_in_time(&self, a: &Class, b: &Class) -> bool {
-        let meets = |x: &Span| {
-            let mut others = b.life.iter();
-            others.any(|y| x.first <= y.last && y.first <= x.last)
-        };
+        let meets = |x: &Span| b.life.iter().any(|y| meet(*x, *y));
         self.clocks.is_none() && !a.life.iter().any(meets)
     }
 }

@@ -27,12 +27,13 @@ impl Join<'_> {
     }
 
     fn merge(&mut self, node: NodeId) -> Result<(), PlanError> {
-        let n = &self.graph.nodes[node];
-        let has_bytes = |v: &ValueId| self.graph.bytes(*v) != Some(0);
+        let graph = self.graph;
+        let n = &graph.nodes[node];
+        let has_bytes = |v: &ValueId| graph.bytes(*v) != Some(0);
         let inputs = n.inputs.iter().copied().flatten();
         let refuse = |value: ValueId| PlanError::Merge {
-            node: self.graph.node_label(node),
-            value: self.graph.value_label(value),
+            node: graph.node_label(node),
+            value: graph.value_label(value),
         };
         if n.output(0).as_ref().is_some_and(has_bytes)
             && let Some(nothing) = inputs.clone().find(|v| !has_bytes(v))
@@ -56,10 +57,7 @@ impl Join<'_> {
         for &value in rest {
             let group = self.group(value);
             if !self.join_at(base, group, Sizes::Any, 0) {
-                return Err(PlanError::Merge {
-                    node: self.graph.node_label(node),
-                    value: self.graph.value_label(value),
-                });
+                return Err(refuse(value));
             }
         }
         Ok(())

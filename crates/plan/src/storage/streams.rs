@@ -9,6 +9,7 @@ use tenure_graph::plan::{Item, Phase};
 
 use super::{Index, Join, Segment};
 use crate::liveness::point_step;
+use crate::spans::meet;
 
 impl Join<'_> {
     /// Notes which steps access each group.
@@ -110,11 +111,11 @@ impl Join<'_> {
     /// those to the other.
     pub(super) fn follow(&self, x: &Segment, y: &Segment) -> bool {
         let accesses = |group: Index| self.accesses.get(group as usize);
-        let meet = x.span.first <= y.span.last && y.span.first <= x.span.last;
-        let (Some(one), Some(other)) = (accesses(x.group), accesses(y.group)) else {
-            return !meet;
-        };
-        !meet && self.are_in_order(one, other)
+        if meet(x.span, y.span) {
+            return false;
+        }
+        let both = accesses(x.group).zip(accesses(y.group));
+        both.is_none_or(|(one, other)| self.are_in_order(one, other))
     }
 
     /// Whether all accesses to two classes are in order, where one of them holds something that comes
