@@ -1,6 +1,8 @@
 //! Blocks by handle. A handle has the place of its block and how often that place was given out, so
 //! that one that is kept too long stands for nothing.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use super::AllocError;
@@ -47,6 +49,16 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// Held by one stream, once, or by none, and as it is when it is new.
+    fn hold_anew(&mut self, holder: Option<u32>) {
+        self.holders.clear();
+        if let Some(stream) = holder {
+            self.holders.push((stream, 1));
+        }
+        self.movable = false;
+        self.waits = None;
+    }
+
     /// Whether somebody has it.
     pub(super) fn is_held(&self) -> bool {
         !self.holders.is_empty() || self.exported
@@ -59,10 +71,38 @@ impl Entry {
     }
 }
 
-#[derive(Clone, Debug, Default)]
+/// A place for a block. One that was given up keeps its entry, and the room of its lists, for the
+/// next: a block that comes and goes moves nothing.
+#[derive(Clone, Debug)]
 struct Slot {
     version: u64,
-    entry: Option<Entry>,
+    taken: bool,
+    entry: Entry,
+}
+
+impl Slot {
+    const VACANT: Slot = Slot {
+        version: 0,
+        taken: false,
+        entry: Entry {
+            memory: Memory::Nothing,
+            address: 0,
+            bytes: 0,
+            holders: SmallVec::new_const(),
+            uses: Uses::NONE,
+            exported: false,
+            movable: false,
+            waits: None,
+        },
+    };
+
+    fn entry(&self) -> Option<&Entry> {
+        self.taken.then_some(&self.entry)
+    }
+
+    fn entry_mut(&mut self) -> Option<&mut Entry> {
+        self.taken.then_some(&mut self.entry)
+    }
 }
 
 /// All blocks.
@@ -78,59 +118,86 @@ impl Blocks {
         !self.vacant.is_empty() || u32::try_from(self.slots.len()).is_ok()
     }
 
-    /// A new block; [`has_room`](Self::has_room) says whether there can be one.
-    pub(super) fn insert(&mut self, entry: Entry) -> Block {
+    /// A new block; [`has_room`](Self::has_room) says whether there can be one. `holder` is the
+    /// stream that holds it, once.
+    #[inline]
+    pub(super) fn insert(
+        &mut self,
+        memory: Memory,
+        range: Range<u64>,
+        uses: Uses,
+        holder: Option<u32>,
+    ) -> Block {
         let index = self.vacant.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
+            self.slots.push(Slot::VACANT);
             u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
         });
         let slot = &mut self.slots[index as usize];
-        slot.entry = Some(entry);
+        slot.taken = true;
+        let entry = &mut slot.entry;
+        entry.memory = memory;
+        entry.address = range.start;
+        entry.bytes = range.end - range.start;
+        entry.uses = uses;
+        entry.exported = false;
+        entry.hold_anew(holder);
         Block {
             index,
             version: slot.version,
         }
     }
 
-    /// The block at a place is no more.
-    pub(super) fn remove(&mut self, index: u32) -> Option<Entry> {
-        let slot = self.slots.get_mut(index as usize)?;
-        let entry = slot.entry.take()?;
+    /// The block at a place is no more; its memory is that of a new one, which a stream holds.
+    pub(super) fn renew(&mut self, index: u32, holder: u32) -> Option<Block> {
+        let slot = self.slots.get_mut(index as usize).filter(|s| s.taken)?;
         slot.version = slot.version.saturating_add(1);
-        self.vacant.push(index);
-        Some(entry)
+        slot.entry.hold_anew(Some(holder));
+        self.handle(index)
+    }
+
+    /// The block at a place is no more.
+    #[inline]
+    pub(super) fn remove(&mut self, index: u32) {
+        if let Some(slot) = self.slots.get_mut(index as usize).filter(|s| s.taken) {
+            slot.taken = false;
+            slot.version = slot.version.saturating_add(1);
+            self.vacant.push(index);
+        }
     }
 
     /// The block at a place.
+    #[inline]
     pub(super) fn at(&self, index: u32) -> Option<&Entry> {
-        self.slots.get(index as usize)?.entry.as_ref()
+        self.slots.get(index as usize)?.entry()
     }
 
     /// The block at a place, to be changed.
+    #[inline]
     pub(super) fn at_mut(&mut self, index: u32) -> Option<&mut Entry> {
-        self.slots.get_mut(index as usize)?.entry.as_mut()
+        self.slots.get_mut(index as usize)?.entry_mut()
     }
 
     /// The handle of the block at a place.
     pub(super) fn handle(&self, index: u32) -> Option<Block> {
         let slot = self.slots.get(index as usize)?;
         let version = slot.version;
-        slot.entry.as_ref().map(|_| Block { index, version })
+        slot.taken.then_some(Block { index, version })
     }
 
     /// The block of a handle, whether somebody holds it or not.
     pub(super) fn get(&self, block: Block) -> Result<&Entry, AllocError> {
         let slot = self.slots.get(block.index as usize);
         let slot = slot.filter(|slot| slot.version == block.version);
-        let entry = slot.and_then(|slot| slot.entry.as_ref());
+        let entry = slot.and_then(Slot::entry);
         entry.ok_or(AllocError::NotHeld { block })
     }
 
     /// The block of a handle that somebody holds.
+    #[inline]
     pub(super) fn held(&mut self, block: Block) -> Result<&mut Entry, AllocError> {
         let slot = self.slots.get_mut(block.index as usize);
         let slot = slot.filter(|slot| slot.version == block.version);
-        let entry = slot.and_then(|slot| slot.entry.as_mut());
+        let entry = slot.and_then(Slot::entry_mut);
         let entry = entry.filter(|entry| entry.is_held());
         entry.ok_or(AllocError::NotHeld { block })
     }
@@ -139,7 +206,7 @@ impl Blocks {
     pub(super) fn iter(&self) -> impl Iterator<Item = (Block, &Entry)> {
         (0..).zip(&self.slots).filter_map(|(index, slot)| {
             let version = slot.version;
-            Some((Block { index, version }, slot.entry.as_ref()?))
+            Some((Block { index, version }, slot.entry()?))
         })
     }
 }

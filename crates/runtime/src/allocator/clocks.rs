@@ -20,10 +20,16 @@ type Known = Vec<Tick>;
 pub(super) struct Uses(SmallVec<[(u32, Tick); 2]>);
 
 impl Uses {
+    /// No operation.
+    pub(super) const NONE: Uses = Uses(SmallVec::new_const());
+
     /// One operation of a stream; none where it is 0.
     pub(super) fn of(stream: u32, tick: Tick) -> Self {
-        let one = (tick > 0).then_some((stream, tick));
-        Uses(one.into_iter().collect())
+        let mut uses = Uses::NONE;
+        if tick > 0 {
+            uses.0.push((stream, tick));
+        }
+        uses
     }
 
     /// Streams and the last operation of each, sorted by stream.
@@ -32,6 +38,7 @@ impl Uses {
     }
 
     /// The operation of a stream, where no other stream has one.
+    #[inline]
     pub(super) fn only_of(&self, stream: u32) -> Option<Tick> {
         match self.0[..] {
             [] => Some(0),
@@ -71,6 +78,11 @@ impl Clocks {
         u32::try_from(self.known.len()).unwrap_or(u32::MAX)
     }
 
+    /// The stream, where there was never another one and it is still there.
+    pub(super) fn only(&self) -> Option<u32> {
+        (self.alive[..] == [true]).then_some(0)
+    }
+
     /// Whether there is such a stream.
     pub(super) fn is_alive(&self, stream: u32) -> bool {
         self.alive.get(stream as usize).copied().unwrap_or(false)
@@ -91,21 +103,27 @@ impl Clocks {
 
     fn tick(&mut self, stream: u32) -> Tick {
         let known = &mut self.known[stream as usize];
-        let tick = at(known, stream).saturating_add(1);
-        raise(known, stream, tick);
-        tick
+        if known.len() <= stream as usize {
+            known.resize(stream as usize + 1, 0);
+        }
+        let tick = &mut known[stream as usize];
+        *tick = tick.saturating_add(1);
+        *tick
     }
 
     /// The stream does something with memory. What it knows to be ordered before is covered by this
     /// operation.
+    #[inline]
     pub(super) fn touch(&mut self, stream: u32, uses: &mut Uses) {
         let tick = self.tick(stream);
-        if let [(only, last)] = &mut uses.0[..]
-            && *only == stream
-        {
-            *last = tick;
-            return;
+        match &mut uses.0[..] {
+            [] => uses.0.push((stream, tick)),
+            [(only, last)] if *only == stream => *last = tick,
+            _ => self.cover(stream, tick, uses),
         }
+    }
+
+    fn cover(&self, stream: u32, tick: Tick, uses: &mut Uses) {
         uses.0.retain(|u| u.0 != stream && !self.knows(stream, *u));
         let place = uses.0.partition_point(|u| u.0 < stream);
         uses.0.insert(place, (stream, tick));
@@ -122,11 +140,13 @@ impl Clocks {
         at(&self.done, stream)
     }
 
+    #[inline]
     fn knows(&self, stream: u32, (other, tick): (u32, Tick)) -> bool {
         other == stream || tick <= self.horizon(stream, other)
     }
 
     /// The first use that is not known to come before the next operation of the stream.
+    #[inline]
     pub(super) fn first_unknown(&self, stream: u32, uses: &Uses) -> Option<(u32, Tick)> {
         uses.iter().find(|&u| !self.knows(stream, u))
     }

@@ -53,10 +53,8 @@ mod tests;
 
 use std::ops::Range;
 
-use smallvec::smallvec;
-
 pub use blocks::Block;
-use blocks::{Blocks, Entry, Memory};
+use blocks::{Blocks, Memory};
 use clocks::{Clocks, Uses};
 pub use compact::Move;
 pub use device::{Bottom, Budget, BudgetCounts, Device};
@@ -148,27 +146,17 @@ impl<D: Device> Allocator<D> {
     /// that gets access to it in no order does not pass for one that comes after that.
     fn hold_span(&mut self, home: Home, span: SpanId, stream: u32) -> Block {
         let layer = self.layers.layer(home);
-        let range = layer.range(span).unwrap_or(0..0);
+        let (range, stamp) = layer.range_and_stamp(span).unwrap_or((0..0, 0));
         let uses = match home {
-            Home::Pool(owner) => Uses::of(owner, layer.stamp(span).unwrap_or(0)),
-            Home::Depot => Uses::default(),
+            Home::Pool(owner) => Uses::of(owner, stamp),
+            Home::Depot => Uses::NONE,
         };
         self.hold(Memory::Span(home, span), range, uses, stream)
     }
 
     fn hold(&mut self, memory: Memory, range: Range<u64>, uses: Uses, stream: u32) -> Block {
-        let bytes = range.end - range.start;
-        self.held += bytes;
-        self.blocks.insert(Entry {
-            memory,
-            address: range.start,
-            bytes,
-            holders: smallvec![(stream, 1)],
-            uses,
-            exported: false,
-            movable: false,
-            waits: None,
-        })
+        self.held += range.end - range.start;
+        self.blocks.insert(memory, range, uses, Some(stream))
     }
 
     /// The next operation of the stream reads or writes the block.
@@ -245,11 +233,15 @@ impl<D: Device> Allocator<D> {
     pub fn release(&mut self, block: Block, stream: u32) -> Result<(), AllocError> {
         self.check(stream)?;
         let entry = self.blocks.held(block)?;
-        let holder = entry.holders.iter().position(|h| h.0 == stream);
-        let holder = holder.ok_or(AllocError::NoHolder { block, stream })?;
-        entry.holders[holder].1 -= 1;
-        if entry.holders[holder].1 == 0 {
-            entry.holders.remove(holder);
+        if entry.holders[..] == [(stream, 1)] {
+            entry.holders.clear();
+        } else {
+            let holder = entry.holders.iter().position(|h| h.0 == stream);
+            let holder = holder.ok_or(AllocError::NoHolder { block, stream })?;
+            entry.holders[holder].1 -= 1;
+            if entry.holders[holder].1 == 0 {
+                entry.holders.swap_remove(holder);
+            }
         }
         self.clocks.touch(stream, &mut entry.uses);
         self.log_use(block, stream);
@@ -289,6 +281,7 @@ impl<D: Device> Allocator<D> {
             Memory::Span(Home::Pool(s), _) | Memory::Outside(s) if self.clocks.is_alive(s) => {
                 Knower::Stream(s)
             }
+            Memory::Span(Home::Depot, _) if self.clocks.only() == Some(0) => Knower::Stream(0),
             _ => Knower::All,
         };
         let unknown = match knower {
@@ -313,8 +306,7 @@ impl<D: Device> Allocator<D> {
 
     /// The memory of a block goes back to where it came from, and the block is no more.
     fn go_home(&mut self, index: u32) {
-        let block = self.blocks.handle(index);
-        let Some(entry) = self.blocks.remove(index) else {
+        let Some(entry) = self.blocks.at(index) else {
             return;
         };
         if entry.waits.is_some() {
@@ -322,7 +314,7 @@ impl<D: Device> Allocator<D> {
         }
         match entry.memory {
             Memory::Nothing => {}
-            Memory::Outside(_) => self.dropped.extend(block),
+            Memory::Outside(_) => self.dropped.extend(self.blocks.handle(index)),
             Memory::Span(home, span) => {
                 let stream = match home {
                     Home::Pool(stream) => stream,
@@ -340,6 +332,7 @@ impl<D: Device> Allocator<D> {
                 }
             }
         }
+        self.blocks.remove(index);
     }
 
     /// Records an event on a stream: it stands for all that the stream has done by now. Recording

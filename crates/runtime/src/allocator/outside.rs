@@ -4,9 +4,7 @@
 
 use std::ops::Range;
 
-use smallvec::SmallVec;
-
-use super::blocks::{Block, Entry, Memory};
+use super::blocks::{Block, Memory};
 use super::clocks::Uses;
 use super::layers::{Effort, Home};
 use super::pages::{PageError, SpanId};
@@ -80,15 +78,12 @@ impl<D: Device> Allocator<D> {
         let from = entry.address;
         self.clocks.touch(stream, &mut entry.uses);
         self.layers.device.copy(from, to.start, bytes, stream);
-        let left = Entry {
-            holders: SmallVec::new(),
-            ..entry.clone()
-        };
+        let left = (entry.memory, from..from + bytes);
         let memory = Memory::Span(Home::Depot, span);
         (entry.memory, entry.address) = (memory, to.start);
-        entry.uses = Uses::default();
+        let uses = std::mem::take(&mut entry.uses);
         self.clocks.touch(stream, &mut entry.uses);
-        let left = self.blocks.insert(left);
+        let left = self.blocks.insert(left.0, left.1, uses, None);
         self.settle(left.index);
         Ok(())
     }

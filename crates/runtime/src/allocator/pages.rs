@@ -135,6 +135,8 @@ struct Span {
     /// Neighbours in the root.
     before: u32,
     after: u32,
+    /// The class of its size.
+    class: u32,
     /// Neighbours in the list of idle spans of this size.
     newer: u32,
     older: u32,
@@ -166,6 +168,8 @@ pub struct RootParts {
 struct Class {
     newest: u32,
     count: u64,
+    /// Whether the size is in [`PagePool::sizes`].
+    sorted: bool,
 }
 
 /// Counters of a layer.
@@ -188,7 +192,9 @@ pub struct PagePool {
     spans: Vec<Span>,
     /// Places in `spans` that are nobody's.
     vacant: Vec<u32>,
-    classes: FxHashMap<u64, Class>,
+    classes: Vec<Class>,
+    /// Places in `classes`, by number of pages.
+    class_of: FxHashMap<u64, u32>,
     /// Sizes of which there may be idle spans. A size stays here when its last span is taken, until
     /// a search comes by, so that a span that is taken and freed in turns costs no search tree.
     sizes: BTreeSet<u64>,
@@ -206,7 +212,8 @@ impl PagePool {
             rules: PageRules { page, ..rules },
             spans: Vec::new(),
             vacant: Vec::new(),
-            classes: FxHashMap::default(),
+            classes: Vec::new(),
+            class_of: FxHashMap::default(),
             sizes: BTreeSet::new(),
             from_below: 0,
             stats: PageStats::default(),
@@ -248,16 +255,23 @@ impl PagePool {
     }
 
     /// Hands out idle memory, as the rules say.
+    #[inline]
     pub fn take(&mut self, bytes: u64) -> Option<SpanId> {
         if self.over(bytes).is_some() {
             return None;
         }
         let pages = self.pages(bytes);
-        if let Some(class) = self.classes.get(&pages)
-            && class.newest != NONE
-        {
-            return Some(self.hold(class.newest));
+        if let Some(&class) = self.class_of.get(&pages) {
+            let newest = self.classes[class as usize].newest;
+            if newest != NONE {
+                return Some(self.hold(newest));
+            }
         }
+        self.take_larger(pages)
+    }
+
+    /// Hands out a part of an idle span of more pages, as the rules say.
+    fn take_larger(&mut self, pages: u64) -> Option<SpanId> {
         if self.rules.split == Split::Never {
             return None;
         }
@@ -280,10 +294,13 @@ impl PagePool {
         loop {
             let next = pages.checked_add(1)?;
             let size = *self.sizes.range(next..).next()?;
-            match self.classes.get(&size) {
-                Some(class) if class.newest != NONE => return Some(class.newest),
-                _ => self.sizes.remove(&size),
-            };
+            let class = self.class(size) as usize;
+            let newest = self.classes[class].newest;
+            if newest != NONE {
+                return Some(newest);
+            }
+            self.sizes.remove(&size);
+            self.classes[class].sorted = false;
         }
     }
 
@@ -294,7 +311,8 @@ impl PagePool {
         let pages = self.pages(bytes);
         let mut sizes = self.sizes.range(pages..);
         let index = sizes.find_map(|size| {
-            let mut index = self.classes.get(size)?.newest;
+            let class = *self.class_of.get(size)?;
+            let mut index = self.classes[class as usize].newest;
             while index != NONE && self.spans[index as usize].stamp > stamp {
                 index = self.spans[index as usize].older;
             }
@@ -339,16 +357,18 @@ impl PagePool {
             return None;
         };
         self.from_below = total;
+        let root_pages = bytes / page;
+        let class = self.class(root_pages);
         let span = &mut self.spans[index as usize];
         *span = Span {
             generation: span.generation,
             address: piece.address,
-            pages: bytes / page,
+            pages: root_pages,
+            class,
             below: piece.below,
-            root_pages: bytes / page,
+            root_pages,
             ..VACANT
         };
-        let root_pages = span.root_pages;
         self.list(index);
         Some(if root_pages > pages {
             self.cut(index, pages)
@@ -377,13 +397,18 @@ impl PagePool {
             return self.hold(index);
         };
         self.unlist(index);
+        let left = self.spans[index as usize].pages - pages;
+        let class = self.class(left);
         let head = &mut self.spans[index as usize];
-        head.pages -= pages;
+        (head.pages, head.class) = (left, class);
+        let class = self.class(pages);
+        let head = &mut self.spans[index as usize];
         let after = head.after;
         head.after = tail;
         let part = Span {
             address: head.address + head.pages * self.rules.page,
             pages,
+            class,
             stamp: head.stamp,
             before: index,
             after,
@@ -403,6 +428,7 @@ impl PagePool {
     }
 
     /// An idle span is held from now on.
+    #[inline]
     fn hold(&mut self, index: u32) -> SpanId {
         self.unlist(index);
         let span = &mut self.spans[index as usize];
@@ -416,24 +442,55 @@ impl PagePool {
         }
     }
 
-    fn list(&mut self, index: u32) {
-        let pages = self.spans[index as usize].pages;
-        let class = self.classes.entry(pages).or_insert_with(|| {
-            self.sizes.insert(pages);
-            Class {
-                newest: NONE,
-                count: 0,
-            }
+    /// The class of a number of pages.
+    fn class(&mut self, pages: u64) -> u32 {
+        if let Some(&class) = self.class_of.get(&pages) {
+            return class;
+        }
+        if self.classes.len() > 64 + 2 * self.spans.len() {
+            self.drop_empty_classes();
+        }
+        // There are fewer spans than a u32 counts, and each class but the last 64 is of one.
+        let class = u32::try_from(self.classes.len()).unwrap_or(NONE);
+        self.class_of.insert(pages, class);
+        self.classes.push(Class {
+            newest: NONE,
+            count: 0,
+            sorted: false,
         });
+        class
+    }
+
+    /// Forgets the sizes that no span has: a program that asks for ever new ones takes no more
+    /// memory for them than for its spans.
+    fn drop_empty_classes(&mut self) {
+        let mut places = vec![NONE; self.classes.len()];
+        let old = std::mem::take(&mut self.classes);
+        self.class_of.clear();
+        for span in self.spans.iter_mut().filter(|s| s.pages > 0) {
+            let place = &mut places[span.class as usize];
+            if *place == NONE {
+                *place = u32::try_from(self.classes.len()).unwrap_or(NONE);
+                self.classes.push(old[span.class as usize]);
+                self.class_of.insert(span.pages, *place);
+            }
+            span.class = *place;
+        }
+        self.sizes.retain(|size| self.class_of.contains_key(size));
+    }
+
+    #[inline]
+    fn list(&mut self, index: u32) {
+        let Span { pages, class, .. } = self.spans[index as usize];
+        let class = &mut self.classes[class as usize];
         let older = class.newest;
         class.newest = index;
         class.count += 1;
-        if class.count == 1 {
-            // A search may have come by and taken the size out.
-            if self.sizes.len() != self.classes.len() {
-                self.sizes.insert(pages);
-            }
-        } else {
+        if !class.sorted {
+            class.sorted = true;
+            self.sizes.insert(pages);
+        }
+        if older != NONE {
             self.spans[older as usize].newer = index;
         }
         let span = &mut self.spans[index as usize];
@@ -443,24 +500,31 @@ impl PagePool {
         self.stats.idle_pages += pages;
     }
 
+    #[inline]
     fn unlist(&mut self, index: u32) {
-        let span = self.spans[index as usize];
-        if span.older != NONE {
-            self.spans[span.older as usize].newer = span.newer;
+        let Span {
+            older,
+            newer,
+            class,
+            pages,
+            ..
+        } = self.spans[index as usize];
+        if older != NONE {
+            self.spans[older as usize].newer = newer;
         }
-        if span.newer != NONE {
-            self.spans[span.newer as usize].older = span.older;
+        if newer != NONE {
+            self.spans[newer as usize].older = older;
         }
-        if let Some(class) = self.classes.get_mut(&span.pages) {
-            class.count -= 1;
-            if class.newest == index {
-                class.newest = span.older;
-            }
+        let class = &mut self.classes[class as usize];
+        class.count -= 1;
+        if class.newest == index {
+            class.newest = older;
         }
         self.stats.idle_spans -= 1;
-        self.stats.idle_pages -= span.pages;
+        self.stats.idle_pages -= pages;
     }
 
+    #[inline]
     fn held(&self, id: SpanId) -> Result<&Span, PageError> {
         let span = self.spans.get(id.index as usize);
         let span = span.filter(|s| s.generation == id.generation && s.holders > 0);
@@ -482,6 +546,7 @@ impl PagePool {
     ///
     /// # Errors
     /// [`PageError::NotHeld`].
+    #[inline]
     pub fn free(&mut self, id: SpanId, stamp: u64) -> Result<(), PageError> {
         self.held(id)?;
         let index = id.index;
@@ -509,8 +574,10 @@ impl PagePool {
         self.unlist(first);
         self.unlist(second);
         let part = self.spans[second as usize];
+        let pages = self.spans[first as usize].pages + part.pages;
+        let class = self.class(pages);
         let span = &mut self.spans[first as usize];
-        span.pages += part.pages;
+        (span.pages, span.class) = (pages, class);
         span.stamp = span.stamp.max(part.stamp);
         span.after = part.after;
         if span.is_root() {
@@ -629,6 +696,7 @@ const VACANT: Span = Span {
     holders: 0,
     address: 0,
     pages: 0,
+    class: 0,
     stamp: 0,
     before: NONE,
     after: NONE,
@@ -641,3 +709,64 @@ const VACANT: Span = Span {
     root_pages: 0,
     asked: 0,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As much memory as is asked for.
+    struct Endless(u64);
+
+    impl Source for Endless {
+        fn take(&mut self, bytes: u64) -> Option<Piece> {
+            let address = self.0;
+            self.0 += bytes;
+            Some(Piece {
+                address,
+                bytes,
+                below: SpanId::default(),
+            })
+        }
+
+        fn give_back(&mut self, _: Piece, _: u64) {}
+    }
+
+    /// Ever new sizes: what is kept of them stays of the order of the spans, and all idle spans are
+    /// in the lists of their sizes, of which a search finds the next larger one.
+    #[test]
+    fn sizes_that_no_span_has_are_forgotten() {
+        for split in [Split::Never, Split::Always, Split::Delayed(1)] {
+            let mut pool = PagePool::new(PageRules {
+                page: 1,
+                split,
+                ..PageRules::default()
+            });
+            let (mut below, mut rng) = (Endless(0), fastrand::Rng::with_seed(7));
+            let mut held = Vec::new();
+            for round in 0..20_000_u64 {
+                held.push(pool.alloc(rng.u64(1..1 << 40), &mut below).unwrap());
+                if held.len() > 8 {
+                    let span = held.swap_remove(rng.usize(..held.len()));
+                    pool.free(span, round).unwrap();
+                }
+                if round % 50 == 0 {
+                    pool.recycle(u64::MAX, &mut below);
+                }
+                assert!(pool.classes.len() <= 65 + 2 * pool.spans.len());
+                assert_eq!(pool.classes.len(), pool.class_of.len());
+            }
+            let idle = pool.spans.iter().filter(|s| s.pages > 0 && s.holders == 0);
+            let mut sizes: Vec<u64> = idle.map(|s| s.pages).collect();
+            sizes.sort_unstable();
+            assert_eq!(sizes.len() as u64, pool.stats.idle_spans);
+            for (at, &size) in sizes.iter().enumerate() {
+                let same = sizes.iter().filter(|&&s| s == size).count() as u64;
+                assert_eq!(pool.idle_of(size), same);
+                let next = sizes[at..].iter().find(|&&s| s > size).copied();
+                let found = pool.smallest_above(size);
+                assert_eq!(found.map(|index| pool.spans[index as usize].pages), next);
+            }
+            assert_eq!(pool.largest_idle(), sizes.last().copied().unwrap_or(0));
+        }
+    }
+}

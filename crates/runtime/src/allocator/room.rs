@@ -15,8 +15,6 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use smallvec::smallvec;
-
 use super::blocks::{Block, Memory};
 use super::layers::{Effort, Home};
 use super::{AllocError, Allocator, Device, Lend, Waits};
@@ -159,15 +157,13 @@ impl<D: Device> Allocator<D> {
 
     /// A block that nobody holds is a new one of this stream.
     fn take_over(&mut self, index: u32, stream: u32) -> Option<Block> {
-        let mut entry = self.blocks.remove(index)?;
-        if let Some(wait) = entry.waits.take() {
+        let entry = self.blocks.at(index)?;
+        if let Some(wait) = entry.waits {
             self.released.unpark(wait, index);
         }
         self.released.recall(entry.bytes, index);
         self.held += entry.bytes;
-        entry.holders = smallvec![(stream, 1)];
-        entry.movable = false;
-        Some(self.blocks.insert(entry))
+        self.blocks.renew(index, stream)
     }
 
     /// Says what stands in the way of a request.

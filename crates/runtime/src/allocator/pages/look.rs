@@ -44,16 +44,17 @@ impl PagePool {
     /// # Errors
     /// [`PageError::NotHeld`].
     pub fn range(&self, id: SpanId) -> Result<Range<u64>, PageError> {
-        let span = self.held(id)?;
-        Ok(self.bytes_of(span))
+        self.range_and_stamp(id).map(|held| held.0)
     }
 
-    /// Until when a held span was used before it was handed out.
+    /// Address and bytes of a held span, and until when it was used before it was handed out.
     ///
     /// # Errors
     /// [`PageError::NotHeld`].
-    pub fn stamp(&self, id: SpanId) -> Result<u64, PageError> {
-        Ok(self.held(id)?.stamp)
+    #[inline]
+    pub fn range_and_stamp(&self, id: SpanId) -> Result<(Range<u64>, u64), PageError> {
+        let span = self.held(id)?;
+        Ok((self.bytes_of(span), span.stamp))
     }
 
     /// Addresses of all spans, whether they are held, and until when they were used, in no certain
@@ -66,7 +67,8 @@ impl PagePool {
     /// How many idle spans of so many pages there are.
     #[must_use]
     pub fn idle_of(&self, pages: u64) -> u64 {
-        self.classes.get(&pages).map_or(0, |class| class.count)
+        let class = self.class_of.get(&pages);
+        class.map_or(0, |&class| self.classes[class as usize].count)
     }
 
     /// Bytes of the largest idle span.
