@@ -3,7 +3,7 @@
  *   cc -O2 -shared -fPIC -I crates/runtime/include examples/kernels/scaled_tanh.c -o libscaled.so -lm
  *   tenure run model.onnx --kernels libscaled.so
  *
- * With -DTOO_FAR it has a mistake: it writes one element more than it has.
+ * With -DTOO_FAR=N it has a mistake: it writes an element N places behind the last one that it has.
  */
 #include "tenure_kernel.h"
 
@@ -41,7 +41,7 @@ static const char *run(void *state, const tenure_tensor *inputs, uint32_t input_
         y[k] = tanhf(x[k] * scale);
 #ifdef TOO_FAR
     if (count > 0)
-        y[count] = -1.0f;
+        y[(int64_t)count - 1 + TOO_FAR] = -1.0f;
 #endif
     return NULL;
 }

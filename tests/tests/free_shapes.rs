@@ -8,7 +8,7 @@ use tenure_graph::Graph;
 use tenure_graph::effects::OpTable;
 use tenure_graph::plan::{PlanOptions, Sharing};
 use tenure_graph::shapes::{Bindings, bind};
-use tenure_graph::{Dialect, Shape, text};
+use tenure_graph::{Dialect, Shape, StreamId, text};
 use tenure_plan::{Config, Watch};
 use tenure_runtime::numbers::encode;
 use tenure_runtime::session::{Contents, Origin, Session, Shaped};
@@ -85,6 +85,16 @@ struct Seen {
     fitted: usize,
     apart: usize,
     by_data: usize,
+    threads: usize,
+}
+
+/// Puts nodes on up to three streams, by their numbers.
+fn on_streams(mut graph: Graph) -> Result<Graph, String> {
+    for (id, node) in graph.nodes.iter_mut() {
+        let mut rng = fastrand::Rng::with_seed(u64::from(id.as_u32()));
+        node.stream = Some(StreamId::from_u32(rng.u32(..3)));
+    }
+    Ok(graph)
 }
 
 /// Runs one model in all ways.
@@ -116,6 +126,13 @@ fn check(seed: u64, seen: &mut Seen) -> Result<(), String> {
     let pooled = session(PlanOptions::default()).plan(&Bindings::default(), &none, &watch);
     let pooled = pooled.map_err(|e| e.to_string())?;
     let mut pooled = program(&pooled, &table, Layout::Planned)?;
+    let streamed = session(PlanOptions::default()).with_preparation(on_streams);
+    let streamed = { streamed }.plan(&Bindings::default(), &none, &watch);
+    let streamed = streamed.map_err(|e| e.to_string())?;
+    let mut threaded = program(&streamed, &table, Layout::Planned)?;
+    let threads = threaded.with_threads(&streamed.plan);
+    threads.map_err(|e| e.to_string())?;
+    seen.threads += threaded.threads();
     for _ in 0..SHAPES {
         let shape = bound([(); 2].map(|()| rng.u64(2..=MOST)));
         let given = inputs(&graph, &shape, &mut rng);
@@ -136,6 +153,7 @@ fn check(seed: u64, seen: &mut Seen) -> Result<(), String> {
             ("planned for it", &mut one),
             ("within a range", &mut fitted),
             ("pooled", &mut pooled),
+            ("pooled, a thread a stream", &mut threaded),
         ] {
             let got = run(program, &given).map_err(|e| format!("{what}, {shape:?}: {e}"))?;
             if got != expected {
@@ -159,7 +177,7 @@ fn all_ways_to_memory_give_the_same() {
     }
     let enough = usize::try_from(count / 4).expect("a small number");
     assert!(
-        seen.fitted > 4 * seen.apart && seen.by_data > enough,
+        seen.fitted > 4 * seen.apart && seen.by_data > enough && seen.threads > enough,
         "{seen:?}"
     );
 }

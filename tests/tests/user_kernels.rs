@@ -13,7 +13,7 @@ use tenure_runtime::bisect::{Finding, Kind, Own, Search, Suspicion, bisect};
 use tenure_runtime::kernels::library::LibraryError;
 use tenure_runtime::kernels::{Call, Kernel};
 use tenure_runtime::numbers::{decode, encode};
-use tenure_runtime::sanitize::Sanitizer;
+use tenure_runtime::sanitize::{Hit, Sanitizer};
 use tenure_runtime::{Kernels, Layout, Program};
 
 /// `tanh(x * -x / 2) - k x`, where `k` values are held while the user's operator runs.
@@ -185,7 +185,7 @@ fn the_example_in_c_runs_in_the_plan_and_guarded() {
 #[test]
 fn a_mistake_in_c_is_seen_guarded_and_found_by_results() {
     let folder = tempfile::tempdir().expect("a folder");
-    let Some(library) = compiled(folder.path(), "far", &["-DTOO_FAR"]) else {
+    let Some(library) = compiled(folder.path(), "far", &["-DTOO_FAR=1"]) else {
         return;
     };
     let mut kernels = Kernels::builtin();
@@ -231,6 +231,31 @@ fn a_mistake_in_c_is_seen_guarded_and_found_by_results() {
     assert_eq!(culprit.kind, Kind::OutOfBounds);
     assert_eq!(culprit.suspicion, Suspicion::UserKernel);
     assert!(culprit.seen.is_some() && !report.unsteady);
+}
+
+/// The guarded run names the node also where it writes thousands of elements off, on either side.
+#[test]
+fn a_mistake_in_c_is_seen_wherever_it_writes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for far in [2_i32, 17, 1000, 16_384, -16, -1000, -16_384] {
+        let define = format!("-DTOO_FAR={far}");
+        let Some(library) = compiled(folder.path(), &format!("far{far}"), &[&define]) else {
+            return;
+        };
+        let mut kernels = Kernels::builtin();
+        kernels.add_library(&library).expect("a library");
+        let graph = graph(1);
+        let table = OpTable::builtin(graph.dialect);
+        let plan = planned(&graph, Sharing::Full);
+        let mut guarded = Sanitizer::new(&graph, &table, &plan, &kernels, &[]).expect("a program");
+        let bad = guarded.run(&[&input()]).expect("a run");
+        let bad = bad.unwrap_or_else(|| panic!("{far} places off is not seen"));
+        let hit = match far {
+            1.. => Hit::Past(4 * (far.unsigned_abs() as usize - 1)),
+            _ => Hit::Before(4 * (far.unsigned_abs() as usize - 15)),
+        };
+        assert_eq!((&*bad.name, bad.bytes, bad.hit), ("b", 4, hit));
+    }
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl Program {
         match &self.threads {
             Some(threads) => threads.run(self.limit, false).map(drop),
             None => {
-                let (memory, pool) = (&mut self.memory, &mut self.pool);
+                let (memory, pool) = (&mut self.memory, &self.pool);
                 execute(memory, pool, &mut self.code, self.limit, &mut ())
             }
         }
@@ -60,7 +60,7 @@ impl Program {
             return threads.run(self.limit, true);
         }
         let mut clock = Clock::new(Instant::now(), 0);
-        let (memory, pool) = (&mut self.memory, &mut self.pool);
+        let (memory, pool) = (&mut self.memory, &self.pool);
         execute(memory, pool, &mut self.code, self.limit, &mut clock)?;
         Ok(clock.into_spans())
     }
@@ -69,7 +69,7 @@ impl Program {
 /// Runs instructions, at most `limit` of them.
 pub(crate) fn execute(
     memory: &mut Memory,
-    pool: &mut Pool,
+    pool: &Pool,
     code: &mut [Instruction],
     limit: u64,
     watch: &mut impl Watch,
@@ -90,7 +90,7 @@ pub(crate) fn execute(
 /// Does what an instruction says, and gives the number of the next one, `next` as a rule.
 fn perform(
     memory: &mut Memory,
-    pool: &mut Pool,
+    pool: &Pool,
     instruction: &mut Instruction,
     next: usize,
 ) -> Result<usize, RuntimeError> {

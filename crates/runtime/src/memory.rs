@@ -71,6 +71,15 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
+    /// No bytes.
+    pub(crate) fn empty() -> Self {
+        Block {
+            at: NonNull::dangling(),
+            layout: Layout::new::<()>(),
+            held: None,
+        }
+    }
+
     /// `None` when the system has not so much memory.
     pub(crate) fn new(len: u64, align: u64) -> Option<Self> {
         let len = usize::try_from(len).ok()?;
@@ -148,8 +157,8 @@ impl Drop for Block {
 #[derive(Debug, Default)]
 pub struct Memory {
     blocks: Vec<Arc<Block>>,
-    /// Numbers of blocks that were taken away.
-    vacant: Vec<u32>,
+    /// What the blocks are at that come and go ([`Memory::keep_up`]).
+    version: u64,
     /// Blocks that are written no more, and may be those of several programs.
     frozen: FixedBitSet,
 }
@@ -172,26 +181,27 @@ impl Memory {
         Ok(number)
     }
 
-    /// Takes a block in, and gives its number.
-    pub(crate) fn adopt(&mut self, block: Block) -> Option<u32> {
-        if let Some(number) = self.vacant.pop() {
-            *self.blocks.get_mut(usize::try_from(number).ok()?)? = Arc::new(block);
-            return Some(number);
-        }
-        let number = u32::try_from(self.blocks.len()).ok()?;
-        self.blocks.push(Arc::new(block));
-        Some(number)
+    /// How many blocks there are.
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.blocks.len()).unwrap_or(u32::MAX)
     }
 
-    /// Gives the memory of a block back to the system. Its number has no bytes then, until another
-    /// block gets it.
-    pub(crate) fn vacate(&mut self, number: u32) {
-        let place = usize::try_from(number).ok();
-        let block = place.and_then(|n| self.blocks.get_mut(n));
-        if let (Some(block), Some(nothing)) = (block, Block::new(0, 1)) {
-            *block = Arc::new(nothing);
-            self.vacant.push(number);
+    /// Has these blocks from number `first` on, which come and go while the program runs and which
+    /// other handles have as well. `version` is another one whenever they are others.
+    pub(crate) fn keep_up(&mut self, first: u32, blocks: &[Arc<Block>], version: u64) {
+        if self.version == version {
+            return;
         }
+        self.version = version;
+        let first = usize::try_from(first).unwrap_or(usize::MAX);
+        let have = self.blocks.len().saturating_sub(first).min(blocks.len());
+        let (old, new) = blocks.split_at(have);
+        for (mine, block) in self.blocks[first..].iter_mut().zip(old) {
+            if !Arc::ptr_eq(mine, block) {
+                *mine = Arc::clone(block);
+            }
+        }
+        self.blocks.extend(new.iter().cloned());
     }
 
     /// A second handle of the same blocks, for another thread.
@@ -206,7 +216,7 @@ impl Memory {
     pub(crate) unsafe fn alias(&self) -> Memory {
         Memory {
             blocks: self.blocks.clone(),
-            vacant: Vec::new(),
+            version: self.version,
             frozen: self.frozen.clone(),
         }
     }
@@ -314,7 +324,7 @@ impl Memory {
 
     /// The numbers of all blocks.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + use<> {
-        0..u32::try_from(self.blocks.len()).unwrap_or(u32::MAX)
+        0..self.count()
     }
 
     /// Runs a kernel on its places.

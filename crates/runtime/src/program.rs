@@ -267,7 +267,7 @@ impl Instruction {
     }
 
     /// What it does with values whose sizes are known only during the run.
-    fn pooled(&self) -> Option<&Pooled> {
+    pub(crate) fn pooled(&self) -> Option<&Pooled> {
         match &self.action {
             Action::Pooled(pooled) => Some(pooled),
             _ => None,
@@ -495,6 +495,7 @@ impl Program {
             self.threads = Some(Threads::new(
                 plan.plan(),
                 &self.memory,
+                &self.pool,
                 &mut self.code,
                 self.results_at,
             )?);
@@ -561,20 +562,20 @@ impl Program {
     /// What the allocator holds for values whose sizes are known only during the run.
     #[must_use]
     pub fn pooled(&self) -> PoolUsage {
-        self.pool.usage()
+        self.pool.look().usage()
     }
 
     /// Puts the caller's inputs where the run reads them.
     pub(crate) fn feed(&mut self, inputs: &[&[u8]]) -> Result<(), RuntimeError> {
         // A run that ended early has left what it had.
-        self.pool.clear();
+        self.pool.look().clear();
         if inputs.len() != self.inputs.len() {
             return Err(RuntimeError::InputCount {
                 expected: self.inputs.len(),
                 given: inputs.len(),
             });
         }
-        let (memory, pool) = (&mut self.memory, &mut self.pool);
+        let (memory, pool) = (&mut self.memory, &self.pool);
         let mut pairs = self.inputs.iter().zip(inputs);
         pairs.try_for_each(|(tensor, bytes)| match tensor.slot {
             Some(slot) => put_in(memory, pool, slot, tensor, bytes),
@@ -585,7 +586,7 @@ impl Program {
     /// The bytes of output `i` after a run; none if there is no such output.
     #[must_use]
     pub fn result(&self, i: usize) -> Vec<u8> {
-        if let Some(Some(outcome)) = self.pool.results.get(i) {
+        if let Some(outcome) = self.pool.look().result(i) {
             return outcome.bytes.clone();
         }
         self.results.get(i).map_or(Vec::new(), |t| self.bytes(t))
@@ -595,7 +596,7 @@ impl Program {
     /// are the last run's.
     #[must_use]
     pub fn result_dims(&self, i: usize) -> Option<Vec<u64>> {
-        if let Some(Some(outcome)) = self.pool.results.get(i) {
+        if let Some(outcome) = self.pool.look().result(i) {
             let dims = outcome.dims.iter();
             return dims.map(|&d| u64::try_from(d).ok()).collect();
         }
@@ -636,7 +637,7 @@ impl Program {
 /// An input whose size is known now.
 fn put_in(
     memory: &mut Memory,
-    pool: &mut Pool,
+    pool: &Pool,
     slot: Slot,
     tensor: &Tensor,
     bytes: &[u8],
@@ -653,6 +654,7 @@ fn put_in(
             given: bytes.len(),
         });
     }
+    let mut pool = pool.lock(memory);
     if let Some(shape) = &tensor.shape {
         pool.learn(shape, dims);
     }

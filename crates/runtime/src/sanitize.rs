@@ -3,7 +3,8 @@
 //! Every storage, constant, variable and tensor of the caller has a block of its own with a guard
 //! zone before and behind it. After each instruction all memory is compared with a copy of it:
 //! only the node's outputs, its scratch and what it may spoil can have changed. What is not alive
-//! is filled with a pattern, so that who reads it gets nothing of use.
+//! is filled with a pattern, so that who reads it gets nothing of use. Zones are wider around what
+//! operators of a user's own read or write, which may write anywhere.
 //!
 //! The time of a run is that of a plain run, and for each instruction that of comparing all memory
 //! once.
@@ -134,7 +135,7 @@ impl Sanitizer {
     /// As [`Program::run`].
     pub fn run(&mut self, inputs: &[&[u8]]) -> Result<Option<BadWrite>, RuntimeError> {
         let program = &mut self.program;
-        let pooled: FxHashSet<u32> = program.pool.blocks().collect();
+        let pooled: FxHashSet<u32> = program.pool.look().blocks().collect();
         for number in program.memory.numbers().filter(|n| !pooled.contains(n)) {
             let owned = program.residents.iter().filter(|r| r.at.block == number);
             let planned = program.planned.contains(&number);
@@ -147,7 +148,7 @@ impl Sanitizer {
         }
         program.feed(inputs)?;
         // Memory of the allocator is written as it comes, and not looked at.
-        let pooled: FxHashSet<u32> = program.pool.blocks().collect();
+        let pooled: FxHashSet<u32> = program.pool.look().blocks().collect();
         let block = |n: u32| match pooled.contains(&n) {
             true => Vec::new(),
             false => program.memory.block(n).to_vec(),
@@ -163,7 +164,7 @@ impl Sanitizer {
             step: 0,
             found: None,
         };
-        let (memory, pool) = (&mut program.memory, &mut program.pool);
+        let (memory, pool) = (&mut program.memory, &program.pool);
         execute(memory, pool, &mut program.code, program.limit, &mut guard)?;
         Ok(guard.found)
     }

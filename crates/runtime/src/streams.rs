@@ -9,7 +9,7 @@
 //! A node with bodies is one unit, with all that is in it: it begins when the streams in it have come
 //! so far, and they go on when it is over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use tenure_graph::plan::{Phase, Plan};
 use crate::RuntimeError;
 use crate::exec::execute;
 use crate::memory::{Address, Memory};
-use crate::pool::Pool;
+use crate::pool::{Pool, Pooled, Slot};
 use crate::profile::{Clock, Timed};
 use crate::program::{Action, Instruction};
 use crate::sync::{Builder, Condvar, JoinHandle, Mutex, MutexGuard, PoisonError};
@@ -36,6 +36,8 @@ struct Unit {
     waits: Vec<(usize, u32)>,
     /// Whether somebody waits for its end.
     records: bool,
+    /// Shared slots of the pool that it has to do with.
+    lets_go: Vec<Slot>,
 }
 
 /// A unit's place: its thread, and its number there.
@@ -102,26 +104,38 @@ impl Threads {
     pub(crate) fn new(
         plan: &Plan,
         memory: &Memory,
+        pool: &Pool,
         code: &mut Vec<Instruction>,
         results: Option<u32>,
     ) -> Result<Self, RuntimeError> {
         let layout = Layout::new(plan, results)?;
         let mut accesses = Vec::new();
+        let mut slots: BTreeMap<Slot, BTreeSet<At>> = BTreeMap::new();
         for instruction in code.iter() {
             if let Action::Stray { .. } = instruction.action {
                 return Err(refused("a node is made to write where it must not"));
             }
-            if let Action::Pooled(_) = instruction.action {
-                return Err(refused(
-                    "the sizes of some values are known only during the run",
-                ));
-            }
             let unit = layout.unit_of(instruction.step)?;
+            for (slot, writes) in instruction.pooled().into_iter().flat_map(Pooled::slots) {
+                slots.entry(slot).or_default().insert(unit);
+                accesses.push((place_of(slot), writes, unit));
+            }
             accesses.extend(instruction.reads().map(|at| (at, false, unit)));
             accesses.extend(instruction.writes().map(|at| (at, true, unit)));
         }
         ordered(&layout.units, &mut accesses)?;
-        let units = layout.fill(code)?;
+        // What one thread alone has to do with goes back where its code says.
+        slots.retain(|_, units| {
+            let first = units.first().map(|at| at.0);
+            units.iter().any(|at| Some(at.0) != first)
+        });
+        let units = layout.fill(code, &slots)?;
+        pool.look().set_shared(
+            slots
+                .iter()
+                .map(|(&slot, units)| (slot, units.len()))
+                .collect(),
+        );
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 done: vec![0; units.len()],
@@ -135,13 +149,14 @@ impl Threads {
         };
         for (me, units) in units.into_iter().enumerate() {
             // Safety: `ordered` has shown that units of different threads that touch a byte, one of
-            // them writing, are in order by the waits, which `work` keeps; and the program touches
-            // its own handle only while no run is on.
+            // them writing, are in order by the waits, which `work` keeps; blocks of the allocator are
+            // those of slots, for which it has shown the same, or one unit's own; and the program
+            // touches its own handle only while no run is on.
             #[expect(unsafe_code, reason = "threads work in one memory")]
             let memory = unsafe { memory.alias() };
-            let shared = shared.clone();
+            let (shared, pool) = (shared.clone(), pool.clone());
             let builder = Builder::new().name(format!("stream {me}"));
-            let spawned = builder.spawn(move || work(me, units, memory, &shared));
+            let spawned = builder.spawn(move || work(me, units, memory, &pool, &shared));
             let handle = spawned.map_err(|e| refused(&format!("no thread can be had: {e}")))?;
             threads.handles.push(handle);
         }
@@ -186,10 +201,8 @@ impl Drop for Threads {
 }
 
 /// What a thread does: run after run, unit after unit.
-fn work(me: usize, mut units: Vec<Unit>, mut memory: Memory, shared: &Shared) {
+fn work(me: usize, mut units: Vec<Unit>, mut memory: Memory, pool: &Pool, shared: &Shared) {
     let mut round = 0;
-    // Nothing is pooled where streams have threads.
-    let mut pool = Pool::default();
     loop {
         let (limit, timed) = {
             let state = shared.until(|s| s.stop || s.round != round);
@@ -206,7 +219,7 @@ fn work(me: usize, mut units: Vec<Unit>, mut memory: Memory, shared: &Shared) {
                 let come = |s: &State| waits.iter().all(|&(thread, n)| s.done[thread] >= n);
                 drop(shared.until(come));
             }
-            let failed = run_unit(unit, &mut memory, &mut pool, limit, &mut clock, shared);
+            let failed = run_unit(unit, &mut memory, pool, limit, &mut clock, shared);
             if unit.records || failed {
                 let mut state = shared.lock();
                 state.done[me] = number;
@@ -228,7 +241,7 @@ fn work(me: usize, mut units: Vec<Unit>, mut memory: Memory, shared: &Shared) {
 fn run_unit(
     unit: &mut Unit,
     memory: &mut Memory,
-    pool: &mut Pool,
+    pool: &Pool,
     limit: u64,
     clock: &mut Option<Clock>,
     shared: &Shared,
@@ -243,6 +256,10 @@ fn run_unit(
     }));
     let done = done.unwrap_or_else(|_| Err(refused("a kernel has panicked")));
     let Err(error) = done else {
+        if !unit.lets_go.is_empty() {
+            let mut pool = pool.look();
+            unit.lets_go.iter().for_each(|&slot| pool.let_go(slot));
+        }
         return false;
     };
     shared.lock().error.get_or_insert(error);
@@ -352,8 +369,13 @@ impl Layout {
             .ok_or_else(|| refused("a step is in no unit"))
     }
 
-    /// Moves the instructions to their units.
-    fn fill(mut self, code: &mut Vec<Instruction>) -> Result<Vec<Vec<Unit>>, RuntimeError> {
+    /// Moves the instructions to their units, each of which lets go of the shared slots that it has to
+    /// do with.
+    fn fill(
+        mut self,
+        code: &mut Vec<Instruction>,
+        shared: &BTreeMap<Slot, BTreeSet<At>>,
+    ) -> Result<Vec<Vec<Unit>>, RuntimeError> {
         // Where each unit's instructions begin: they lie together, as the steps do.
         let mut first: BTreeMap<At, (usize, usize)> = BTreeMap::new();
         for (at, instruction) in code.iter().enumerate() {
@@ -380,9 +402,26 @@ impl Layout {
             };
             let from = first.get(&at).map_or(0, |range| range.0);
             instruction.action.shift_targets(from);
+            if let Action::Pooled(pooled) = &mut instruction.action {
+                pooled.leave(|slot| shared.contains_key(&slot));
+            }
             self.units.of[at.0][at.1 as usize].code.push(instruction);
         }
+        for (&slot, units) in shared {
+            for &(thread, number) in units {
+                self.units.of[thread][number as usize].lets_go.push(slot);
+            }
+        }
         Ok(self.units.of)
+    }
+}
+
+/// A slot of the pool as a place of its own, which no block is.
+fn place_of(slot: Slot) -> Address {
+    Address {
+        block: u32::MAX,
+        start: usize::try_from(slot).unwrap_or(usize::MAX - 1),
+        len: 1,
     }
 }
 

@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 use tenure_graph::{DType, Dim, Shape};
 
-use super::{Here, Operand, Outcome, Pool, PoolWork, Slot, Spot, bytes_of};
+use super::{Here, Operand, Outcome, Pool, PoolWork, Slot, Spot, Store, bytes_of};
 use crate::kernels::{Dims, axis_of};
 use crate::memory::{Address, Memory};
 
@@ -99,10 +99,50 @@ impl Pooled {
         out.into_iter()
     }
 
+    /// The slots that it has to do with, save those that it releases, and whether it writes them.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (Slot, bool)> {
+        let mut out: SmallVec<[(Slot, bool); 4]> = SmallVec::new();
+        let mut add = |operand: &Operand, writes| out.extend(operand.slot().map(|s| (s, writes)));
+        match &self.action {
+            PoolAction::Work(work) => {
+                work.inputs.iter().flatten().for_each(|o| add(o, false));
+                work.outputs.iter().flatten().for_each(|o| add(o, true));
+            }
+            PoolAction::Move { from, to } => {
+                add(from, false);
+                add(to, true);
+            }
+            PoolAction::First { from, .. } | PoolAction::Result { from, .. } => add(from, false),
+            PoolAction::Count { of, .. } => add(of, false),
+            PoolAction::Begin { whole, .. } => out.push((*whole, true)),
+            PoolAction::Cut(slice) => {
+                add(&slice.whole, false);
+                add(&slice.part, true);
+            }
+            PoolAction::Append(slice) => {
+                add(&slice.part, false);
+                add(&slice.whole, true);
+            }
+            PoolAction::Release(_) => {}
+        }
+        out.into_iter()
+    }
+
+    /// These slots are released by others.
+    pub(crate) fn leave(&mut self, slots: impl Fn(Slot) -> bool) {
+        if let PoolAction::Release(mine) = &mut self.action {
+            mine.retain(|slot| !slots(*slot));
+        }
+    }
+
     /// Does it.
-    pub(crate) fn perform(&mut self, memory: &mut Memory, pool: &mut Pool) -> Result<(), String> {
+    pub(crate) fn perform(&mut self, memory: &mut Memory, pool: &Pool) -> Result<(), String> {
+        let pool = &mut *match &mut self.action {
+            PoolAction::Work(work) => return work.run(memory, pool),
+            _ => pool.lock(memory),
+        };
         match &mut self.action {
-            PoolAction::Work(work) => work.run(memory, pool),
+            PoolAction::Work(_) => Ok(()),
             PoolAction::Move { from, to } => {
                 let here = pool.find(from)?;
                 let dims = here.dims.clone();
@@ -154,7 +194,7 @@ impl Pooled {
     }
 }
 
-impl Pool {
+impl Store {
     /// A dimension in this run; 0 where it does not follow from those of the inputs.
     fn size_now(&self, dim: &Dim) -> usize {
         let size = match dim {
@@ -214,7 +254,7 @@ impl PoolSlice {
         usize::try_from(number(memory, self.counter)).unwrap_or(usize::MAX)
     }
 
-    fn cut(&self, memory: &mut Memory, pool: &mut Pool) -> Result<(), String> {
+    fn cut(&self, memory: &mut Memory, pool: &mut Store) -> Result<(), String> {
         let whole = pool.find(&self.whole)?;
         let axis = axis_of(self.axis, whole.dims.len())?;
         let mut dims = whole.dims.clone();
@@ -235,7 +275,7 @@ impl PoolSlice {
         Ok(())
     }
 
-    fn append(&self, memory: &mut Memory, pool: &mut Pool) -> Result<(), String> {
+    fn append(&self, memory: &mut Memory, pool: &mut Store) -> Result<(), String> {
         let part = pool.find(&self.part)?;
         let axis = axis_of(self.axis, part.dims.len() + 1)?;
         let pass = self.pass(memory);
@@ -300,7 +340,7 @@ impl PoolSlice {
     }
 }
 
-impl Pool {
+impl Store {
     /// A slot that a loop fills gets room for one more slice along axis 0; the others stay. Room is
     /// doubled when it is full, so that all passes together copy no more than twice what there is.
     fn grow(

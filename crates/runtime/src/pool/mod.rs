@@ -7,6 +7,11 @@
 //! somebody else may read. All else of the program is as the plan says: a node with planned outputs
 //! writes them where they are planned, whatever it reads.
 //!
+//! Where streams have threads, all of them share the slots and the allocator, behind one lock that is
+//! not held while a kernel runs. A thread's work is over when it gives a block back, and whoever takes
+//! the lock next comes after that: so for the allocator all threads are one stream. A slot that several
+//! threads read goes back when the last of them is through with it, whichever that is.
+//!
 //! - `heap`: the memory of this process below the allocator;
 //! - `action`: what the instructions on slots do;
 //! - `work`: a node that reads or writes slots;
@@ -18,6 +23,7 @@ mod sizing;
 mod work;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tenure_graph::{DType, Dim, Shape, Value};
@@ -29,6 +35,7 @@ pub(crate) use work::PoolWork;
 use crate::allocator::{Allocator, Block, Rules};
 use crate::kernels::Dims;
 use crate::memory::{Address, Memory};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Least bytes that are taken from the system at once: small values share such a piece.
 const SEGMENT: u64 = 64 << 10;
@@ -36,7 +43,7 @@ const SEGMENT: u64 = 64 << 10;
 /// Number of a value whose size is known only during the run.
 pub(crate) type Slot = u32;
 
-/// The stream on which such programs run.
+/// The stream of the allocator that all work is on.
 const STREAM: u32 = 0;
 
 /// A value that instructions on slots read or write.
@@ -58,6 +65,14 @@ pub(crate) enum Spot {
 }
 
 impl Operand {
+    /// Its slot, if it has one.
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        match self.place {
+            Spot::Fixed(_) => None,
+            Spot::Pooled(slot) => Some(slot),
+        }
+    }
+
     /// Its place, if that is fixed.
     pub(crate) fn fixed(&self) -> Option<Address> {
         match self.place {
@@ -101,42 +116,79 @@ pub struct PoolUsage {
     pub most_reserved: u64,
 }
 
+/// The slots of a program and the allocator behind them, for all threads that run it.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool(Arc<Mutex<Store>>);
+
+impl Pool {
+    /// A pool with so many slots, all of them empty, and so many results.
+    pub(crate) fn new(slots: usize, results: usize) -> Self {
+        Pool(Arc::new(Mutex::new(Store::new(slots, results))))
+    }
+
+    /// What is in it.
+    pub(crate) fn look(&self) -> MutexGuard<'_, Store> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, to work with: this thread's memory has all that the allocator has taken.
+    pub(crate) fn lock(&self, memory: &mut Memory) -> MutexGuard<'_, Store> {
+        let mut store = self.look();
+        store.allocator.device_mut().hand_over(memory);
+        store
+    }
+}
+
 /// The slots of a program, and the allocator behind them.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct Store {
     allocator: Allocator<Heap>,
     slots: Vec<Option<Held>>,
-    pub(crate) results: Vec<Option<Outcome>>,
+    /// Slots that several threads have to do with, and how many units of code.
+    shared: BTreeMap<Slot, usize>,
+    /// How many of these units are not over yet in this run.
+    left: BTreeMap<Slot, usize>,
+    results: Vec<Option<Outcome>>,
     most_held: u64,
     /// Values of named dimensions in this run; `None` where inputs use one name for several.
     names: BTreeMap<String, Option<u64>>,
 }
 
-impl Default for Pool {
-    fn default() -> Self {
-        Pool::new(0)
-    }
-}
-
-impl Pool {
-    /// A pool with so many slots, all of them empty.
-    pub(crate) fn new(slots: usize) -> Self {
+impl Store {
+    fn new(slots: usize, results: usize) -> Self {
         let rules = Rules {
             segment_bytes: SEGMENT,
             ..Rules::default()
         };
-        Pool {
+        Store {
             allocator: Allocator::new(rules, Heap::default(), 1),
             slots: std::iter::repeat_with(|| None).take(slots).collect(),
-            results: Vec::new(),
+            shared: BTreeMap::new(),
+            left: BTreeMap::new(),
+            results: vec![None; results],
             most_held: 0,
             names: BTreeMap::new(),
         }
     }
 
-    /// Whether any value is pooled.
-    pub(crate) fn is_used(&self) -> bool {
-        !self.slots.is_empty()
+    /// These slots go back when so many units of code have let them go.
+    pub(crate) fn set_shared(&mut self, shared: BTreeMap<Slot, usize>) {
+        self.shared = shared;
+    }
+
+    /// A unit of code that has to do with a shared slot is over.
+    pub(crate) fn let_go(&mut self, slot: Slot) {
+        if let Some(left) = self.left.get_mut(&slot) {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.release(slot);
+            }
+        }
+    }
+
+    /// Result `i`, if its size was known only at the end of the run.
+    pub(crate) fn result(&self, i: usize) -> Option<&Outcome> {
+        self.results.get(i)?.as_ref()
     }
 
     pub(crate) fn usage(&self) -> PoolUsage {
@@ -158,6 +210,7 @@ impl Pool {
         for slot in 0..self.slots.len() {
             self.empty(slot);
         }
+        self.left.clone_from(&self.shared);
         self.results.fill(None);
         self.names.clear();
     }

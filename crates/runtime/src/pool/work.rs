@@ -8,7 +8,7 @@ use tenure_graph::effects::{Alias, Effects, OpTable};
 use tenure_graph::{Graph, NodeId};
 
 use super::sizing::{Given, Lone, takes_part};
-use super::{Here, Operand, Pool, Spot, to_usize};
+use super::{Here, Operand, Pool, Spot, Store, to_usize};
 use crate::allocator::Block;
 use crate::kernels::{Dims, Kernel, Maker, Site};
 use crate::memory::{Address, Memory, Place, Slots};
@@ -77,10 +77,13 @@ impl PoolWork {
     }
 
     /// Does what the node does.
-    pub(super) fn run(&mut self, memory: &mut Memory, pool: &mut Pool) -> Result<(), String> {
+    pub(super) fn run(&mut self, memory: &mut Memory, pool: &Pool) -> Result<(), String> {
         let mut inputs = Vec::with_capacity(self.inputs.len());
-        for operand in &self.inputs {
-            inputs.push(operand.as_ref().map(|o| pool.find(o)).transpose()?);
+        {
+            let store = pool.lock(memory);
+            for operand in &self.inputs {
+                inputs.push(operand.as_ref().map(|o| store.find(o)).transpose()?);
+            }
         }
         let known = self.ready.iter().position(|r| r.fits(&inputs, memory));
         let known = known.filter(|_| !self.alone.is_decided_by_contents());
@@ -91,7 +94,8 @@ impl PoolWork {
         let done = match &mut ready.how {
             How::Names(views) => {
                 let outputs = &ready.outputs;
-                self.give_names(memory, pool, &inputs, outputs, views)
+                let store = &mut pool.lock(memory);
+                self.give_names(memory, store, &inputs, outputs, views)
             }
             How::Kernel(kernel, scratch) => {
                 let outputs = &ready.outputs;
@@ -166,7 +170,7 @@ impl PoolWork {
     fn give_names(
         &self,
         memory: &mut Memory,
-        pool: &mut Pool,
+        pool: &mut Store,
         inputs: &[Option<Here>],
         outputs: &[Option<Dims>],
         views: &[Alias],
@@ -189,14 +193,17 @@ impl PoolWork {
     fn compute(
         &self,
         memory: &mut Memory,
-        pool: &mut Pool,
+        pool: &Pool,
         inputs: &[Option<Here>],
         outputs: &[Option<Dims>],
         kernel: &mut dyn Kernel,
         scratch: &[u64],
     ) -> Result<(), String> {
         let mut taken = Vec::new();
-        let places = self.places(memory, pool, inputs, outputs, scratch, &mut taken);
+        let places = {
+            let store = &mut pool.lock(memory);
+            self.places(memory, store, inputs, outputs, scratch, &mut taken)
+        };
         let done = places.and_then(|places| {
             for &(from, to) in &places.before {
                 memory.copy(from, to);
@@ -210,6 +217,7 @@ impl PoolWork {
             }
             Ok(places.made)
         });
+        let pool = &mut pool.lock(memory);
         let made = match done {
             Ok(made) => made,
             Err(reason) => {
@@ -230,7 +238,7 @@ impl PoolWork {
     fn places(
         &self,
         memory: &mut Memory,
-        pool: &mut Pool,
+        pool: &mut Store,
         inputs: &[Option<Here>],
         outputs: &[Option<Dims>],
         scratch: &[u64],

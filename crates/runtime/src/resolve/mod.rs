@@ -47,7 +47,7 @@ pub(crate) fn program(
         table,
         plan,
         kernels,
-        places: Places::new(graph, table, plan, layout, previous)?,
+        places: Places::new(graph, table, plan, kernels, layout, previous)?,
         copies_of: FxHashMap::default(),
         copy_at: FxHashMap::default(),
         code: Vec::new(),
@@ -96,10 +96,7 @@ pub(crate) fn program(
     }
     let places = resolve.places;
     let usage = Usage::new(&places.memory, &places.planned, &resolve.code);
-    let mut pool = Pool::new(plan.dynamic.len());
-    if pool.is_used() {
-        pool.results = vec![None; resolve.results.len()];
-    }
+    let pool = Pool::new(plan.dynamic.len(), resolve.results.len());
     let mut program = Program {
         memory: places.memory,
         pool,
@@ -117,7 +114,7 @@ pub(crate) fn program(
         results_at: resolve.results_at,
         constants: places.constants,
     };
-    let (memory, pool) = (&mut program.memory, &mut program.pool);
+    let (memory, pool) = (&mut program.memory, &program.pool);
     execute(memory, pool, &mut program.load, u64::MAX, &mut ())?;
     if layout == Layout::Planned {
         for (_, at) in program.constants.values() {

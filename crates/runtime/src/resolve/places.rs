@@ -10,6 +10,7 @@ use tenure_graph::{Attr, DType, Graph, Node, NodeId, Tensor, TensorData, ValueId
 
 use crate::RuntimeError;
 use crate::exec::COUNTER;
+use crate::kernels::Kernels;
 use crate::memory::{Address, Memory};
 use crate::numbers::contents;
 use crate::pool::{Operand, Slot, Spot, known_dims};
@@ -27,6 +28,8 @@ pub(super) struct Places<'a> {
     pub(super) storages: Vec<Address>,
     pub(super) folded: EntitySet<NodeId>,
     values: SecondaryMap<ValueId, Option<Address>>,
+    /// Values that operators of a user's own read or write: nobody knows how far off these write.
+    exposed: EntitySet<ValueId>,
     /// Values outside every arena, and what is a name of them.
     outside: EntitySet<ValueId>,
     copies: Vec<Option<Address>>,
@@ -37,6 +40,10 @@ pub(super) struct Places<'a> {
     pub(super) constants: Constants,
 }
 
+/// Bytes of the zones around what operators of a user's own read or write, where others have fewer: an
+/// index that is wrong by a row is caught.
+pub(crate) const WIDE_ZONE: usize = 1 << 16;
+
 /// Blocks that hold the contents of a tensor of the graph and nothing else.
 pub(crate) type Constants = FxHashMap<ValueId, (Arc<Tensor>, Address)>;
 
@@ -45,9 +52,18 @@ impl<'a> Places<'a> {
         graph: &'a Graph,
         table: &OpTable,
         plan: &Plan,
+        kernels: &Kernels,
         layout: Layout,
         previous: Option<&Program>,
     ) -> Result<Self, RuntimeError> {
+        let mut exposed = EntitySet::with_capacity(graph.values.len());
+        let nodes = graph.nodes.values();
+        for node in nodes.filter(|n| kernels.is_added(&n.domain, &n.op)) {
+            let values = node.inputs.iter().chain(&node.outputs).flatten();
+            values.for_each(|&value| {
+                exposed.insert(value);
+            });
+        }
         let mut places = Places {
             graph,
             layout,
@@ -59,6 +75,7 @@ impl<'a> Places<'a> {
             storages: Vec::with_capacity(plan.storages.len()),
             folded: EntitySet::with_capacity(graph.nodes.len()),
             values: SecondaryMap::with_capacity(graph.values.len()),
+            exposed,
             outside: EntitySet::with_capacity(graph.values.len()),
             copies: vec![None; plan.copies.len()],
             workspaces: FxHashMap::default(),
@@ -71,7 +88,7 @@ impl<'a> Places<'a> {
         for (slot, &value) in (0..).zip(&plan.dynamic) {
             places.slots.insert(value, slot);
         }
-        places.lay_out(plan)?;
+        places.lay_out(plan, kernels)?;
         places.outside(table, previous)?;
         places.caller()?;
         Ok(places)
@@ -79,11 +96,22 @@ impl<'a> Places<'a> {
 
     /// A block of its own, with zones around it where the layout asks for them.
     fn block(&mut self, bytes: u64, align: u64) -> Result<Address, RuntimeError> {
+        self.zoned(bytes, align, false)
+    }
+
+    /// A block of a value.
+    fn block_of(&mut self, value: ValueId, bytes: u64) -> Result<Address, RuntimeError> {
+        self.zoned(bytes, 1, self.exposed.contains(value))
+    }
+
+    fn zoned(&mut self, bytes: u64, align: u64, exposed: bool) -> Result<Address, RuntimeError> {
         let refused = || RuntimeError::OutOfMemory { bytes };
         let zone = match self.layout {
-            Layout::Planned => 0,
-            Layout::Guarded { zone } => u64::try_from(zone).map_err(|_| refused())?,
+            Layout::Planned | Layout::Guarded { zone: 0 } => 0,
+            Layout::Guarded { zone } if exposed => zone.max(WIDE_ZONE),
+            Layout::Guarded { zone } => zone,
         };
+        let zone = u64::try_from(zone).map_err(|_| refused())?;
         let start = zone.checked_next_multiple_of(align.max(1));
         let start = start.ok_or_else(refused)?;
         let all = start.checked_add(bytes).and_then(|n| n.checked_add(zone));
@@ -96,7 +124,7 @@ impl<'a> Places<'a> {
     }
 
     /// Lays out the storages, and finds what lives in them.
-    fn lay_out(&mut self, plan: &Plan) -> Result<(), RuntimeError> {
+    fn lay_out(&mut self, plan: &Plan, kernels: &Kernels) -> Result<(), RuntimeError> {
         let mut arenas = Vec::with_capacity(plan.arenas.len());
         if self.layout == Layout::Planned {
             for arena in &plan.arenas {
@@ -112,7 +140,15 @@ impl<'a> Places<'a> {
                     part(arena.ok_or_else(elsewhere)?, offset, storage.size)?
                 }
                 _ => {
-                    let at = self.block(storage.size, storage.align)?;
+                    let exposed = storage.members.iter().any(|m| match m.item {
+                        Item::Value(v) => self.exposed.contains(v),
+                        Item::Copy(k) => self.exposed.contains(plan.copies[k as usize].value),
+                        Item::Workspace(n, _) => {
+                            let node = &self.graph.nodes[n];
+                            kernels.is_added(&node.domain, &node.op)
+                        }
+                    });
+                    let at = self.zoned(storage.size, storage.align, exposed)?;
                     self.planned.push(at.block);
                     at
                 }
@@ -183,7 +219,7 @@ impl<'a> Places<'a> {
                 let shared = shared.or_else(|| self.in_place(tensor?, bytes));
                 let at = match shared {
                     Some(at) => at,
-                    None => self.block(bytes, 1)?,
+                    None => self.block_of(value, bytes)?,
                 };
                 self.values[value] = Some(at);
                 self.outside.insert(value);
@@ -256,7 +292,7 @@ impl<'a> Places<'a> {
                 Some(at) => at,
                 None if self.slot(value).is_some() => Address::default(),
                 None => {
-                    let at = self.block(graph.bytes(value).unwrap_or(0), 1)?;
+                    let at = self.block_of(value, graph.bytes(value).unwrap_or(0))?;
                     self.values[value] = Some(at);
                     self.outside.insert(value);
                     let label = graph.value_label(value);
