@@ -144,6 +144,7 @@ impl<D: Device> Allocator<D> {
 
     /// A span of a layer becomes a block. What was done with it before goes along, so that a stream
     /// that gets access to it in no order does not pass for one that comes after that.
+    #[inline]
     fn hold_span(&mut self, home: Home, span: SpanId, stream: u32) -> Block {
         let layer = self.layers.layer(home);
         let (range, stamp) = layer.range_and_stamp(span).unwrap_or((0..0, 0));
@@ -154,6 +155,7 @@ impl<D: Device> Allocator<D> {
         self.hold(Memory::Span(home, span), range, uses, stream)
     }
 
+    #[inline]
     fn hold(&mut self, memory: Memory, range: Range<u64>, uses: Uses, stream: u32) -> Block {
         self.held += range.end - range.start;
         self.blocks.insert(memory, range, uses, Some(stream))
@@ -265,24 +267,46 @@ impl<D: Device> Allocator<D> {
             && !entry.is_held()
         {
             self.held -= entry.bytes;
-            self.settle(block.index);
+            let (memory, stream) = (entry.memory, self.owner(entry.memory));
+            match (memory, stream.and_then(|s| entry.uses.only_of(s))) {
+                // The usual case, in short.
+                (Memory::Span(home, span), Some(stamp)) => {
+                    let freed = self.layers.layer_mut(home).free(span, stamp);
+                    debug_assert!(freed.is_ok(), "a block has a span of its own");
+                    self.blocks.remove(block.index);
+                }
+                _ => self.settle(block.index),
+            }
             self.log_free(block);
+        }
+    }
+
+    /// The stream that a block's memory goes back to; `None` where it is every stream's, or nobody's.
+    #[inline]
+    fn owner(&self, memory: Memory) -> Option<u32> {
+        match memory {
+            Memory::Span(Home::Pool(s), _) | Memory::Outside(s) => {
+                self.clocks.is_alive(s).then_some(s)
+            }
+            Memory::Span(Home::Depot, _) => self.clocks.only(),
+            Memory::Nothing => None,
         }
     }
 
     /// A block that nobody has goes back if all uses are known to be done where it belongs. If not
     /// it waits, and may be borrowed.
     fn settle(&mut self, index: u32) {
-        let Some(entry) = self.blocks.at_mut(index) else {
+        let Some(entry) = self.blocks.at(index) else {
             return;
         };
-        let knower = match entry.memory {
-            Memory::Nothing => Knower::Nobody,
-            Memory::Span(Home::Pool(s), _) | Memory::Outside(s) if self.clocks.is_alive(s) => {
-                Knower::Stream(s)
-            }
-            Memory::Span(Home::Depot, _) if self.clocks.only() == Some(0) => Knower::Stream(0),
-            _ => Knower::All,
+        let memory = entry.memory;
+        let knower = match self.owner(memory) {
+            Some(stream) => Knower::Stream(stream),
+            None if memory == Memory::Nothing => Knower::Nobody,
+            None => Knower::All,
+        };
+        let Some(entry) = self.blocks.at_mut(index) else {
+            return;
         };
         let unknown = match knower {
             Knower::Nobody => None,
