@@ -689,14 +689,30 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_away_has_no_bytes() {
-        let mut memory = Memory::default();
-        let a = memory.adopt(Block::new(8, 64).unwrap()).unwrap();
-        assert_eq!(memory.block(a).len(), 8);
-        memory.vacate(a);
-        assert!(memory.block(a).is_empty());
-        assert_eq!(memory.adopt(Block::new(4, 64).unwrap()), Some(a));
-        assert_eq!(memory.block(a).len(), 4);
+    fn blocks_that_come_and_go_are_the_same_for_all_that_keep_up() {
+        let mut one = Memory::default();
+        let own = one.add(3, 1).unwrap();
+        // Safety: what is written below is written through one handle, and then read through both.
+        #[expect(unsafe_code, reason = "two handles of one memory")]
+        let mut two = unsafe { one.alias() };
+        let block = |len| Arc::new(Block::new(len, 64).unwrap());
+        let first = one.count();
+        let mut come = vec![block(8), block(5)];
+        one.keep_up(first, &come, 1);
+        one.block_mut(first).fill(7);
+        // One of them goes, and others come, before the second handle looks.
+        come[1] = Arc::new(Block::empty());
+        come.push(block(4));
+        for memory in [&mut one, &mut two] {
+            memory.keep_up(first, &come, 2);
+            let lens: Vec<usize> = (memory.numbers()).map(|n| memory.block(n).len()).collect();
+            assert_eq!(lens, [3, 8, 0, 4]);
+            assert_eq!(memory.block(first), [7; 8]);
+            assert_eq!(memory.block(own), [0; 3]);
+            // The same version is nothing new.
+            memory.keep_up(first, &[], 2);
+            assert_eq!(memory.count(), 4);
+        }
     }
 
     #[test]
