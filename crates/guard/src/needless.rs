@@ -71,10 +71,22 @@ pub(crate) fn take_out(
             let (kind, stage) = found.map_or((Kind::ReadWrite, ""), |f| (f.kind, f.stage));
             // Mostly the stage that made the copy makes it again, which is soon seen; but what comes
             // before it may do with order now.
-            if !saves(&guard.stages(&[ORDERING, stage], &without.graph)?) {
+            let Ok(quick) = guard.stages(&[ORDERING, stage], &without.graph) else {
+                continue;
+            };
+            if !saves(&quick) && !copied.is_elsewhere(quick.graph(&without.graph), table, old) {
                 continue;
             }
-            let again = guard.all(&without.graph)?;
+            let Ok(mut again) = guard.all(&without.graph) else {
+                continue;
+            };
+            if !saves(&again) {
+                let now = again.graph(&without.graph);
+                match without_removable(now, table, guard)? {
+                    Some(less) => again.then(less),
+                    None => continue,
+                }
+            }
             if !saves(&again) {
                 continue;
             }
@@ -134,6 +146,15 @@ impl Copied {
     fn is_about(&self, finding: &Finding) -> bool {
         let is_here = self.places.is_empty() || self.places.contains(&finding.at);
         finding.by.as_ref() == Some(&self.node) && is_here
+    }
+
+    /// Whether a copy elsewhere stands for this one at the same price: there it may let a copy of
+    /// the program go.
+    fn is_elsewhere(&self, graph: &Graph, table: &OpTable, old: (u64, usize)) -> bool {
+        let mut nodes = graph.nodes.keys();
+        self.places.is_empty()
+            && price(graph, table) == old
+            && !nodes.any(|n| graph.node_label(n) == self.node)
     }
 
     /// The program in which who read the copy reads the value; `None` if it is copied no more.
@@ -201,12 +222,17 @@ fn is_moment(graph: &Graph, table: &OpTable, classes: &Classes, copy: NodeId, sl
         let effects = table.effects(graph, m.node);
         match m.slot {
             Slot::In(i) => effects.spoils.contains(&i),
-            // Memory with a second origin is written by it, as the state of a loop is.
+            // Memory with a second origin is written by it, as the state of a loop is; but what comes
+            // out of a subgraph was made in there.
             Slot::Out(o) => {
+                let is_made = || {
+                    !matches!(
+                        class_of(m),
+                        OpClass::Variable | OpClass::Input | OpClass::Branch | OpClass::Call
+                    )
+                };
                 effects.refs.iter().any(|alias| alias.output == o)
-                    || m.node != copy
-                        && !matches!(class_of(m), OpClass::Variable | OpClass::Input)
-                        && reference(graph, table, m.node, o).is_none()
+                    || m.node != copy && is_made() && reference(graph, table, m.node, o).is_none()
             }
         }
     };
@@ -239,4 +265,84 @@ fn price(graph: &Graph, table: &OpTable) -> (u64, usize) {
         price.1 += 1;
     }
     price
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::graph;
+    use crate::{Options, compile};
+
+    /// The labels of the copies of a guarded program.
+    fn copies(lines: &str) -> Vec<String> {
+        let graph = graph(lines);
+        let table = OpTable::builtin(graph.dialect);
+        let guarded = compile::run(&graph, &table, &Options::of(&graph)).unwrap();
+        let safe = guarded.graph(&graph);
+        let work = Work::new(safe, &table);
+        let nodes = safe.nodes.keys().filter(|&n| work.is_copy(n));
+        nodes.map(|n| safe.node_label(n)).collect()
+    }
+
+    /// Without a copy before the result one would have to stand before the copy at the border, which
+    /// is then for nothing itself.
+    #[test]
+    fn a_copy_elsewhere_lets_one_of_the_program_go() {
+        let lines = "%x: float32[4] = Relu()\n%y: float32[4] = PartitionedCall(%x)\n  \
+                     partition ^p {\n    %d: float32[4] = Data()\n    \
+                     %a: float32[4] = Add(%d, %d) {_no_padding_continuous_input = true}\n    \
+                     %i: float32[4] = Identity(%d) {_input_memory_type = [18]}\n    \
+                     %r: float32[4] = Relu(%i)\n    NetOutput(%d) @results\n  }\n\
+                     NetOutput(%y) @results";
+        let expected = [
+            "p/identity_0_a_MemLayoutConflict",
+            "p/identity_1_a_MemLayoutConflict",
+        ];
+        assert_eq!(copies(lines), expected);
+    }
+
+    /// What copies a copy is the copy that stands at the border.
+    #[test]
+    fn of_two_copies_at_a_border_one_goes() {
+        let lines = "%x: float32[4] = Relu()\n%w: float32[4], %v: float32[4] = While(%x, %x)\n  \
+                     cond ^c {\n    %s: float32[4] = Data()\n    %t: float32[4] = Data()\n    \
+                     %p: bool[] = Less(%s)\n    NetOutput(%p) @results\n  }\n  \
+                     body ^b {\n    %s: float32[4] = Data()\n    %t: float32[4] = Data()\n    \
+                     %i: float32[4] = Identity(%t)\n    %r: float32[4] = Relu(%s)\n    \
+                     NetOutput(%i, %t) @results\n  }\nNetOutput(%w, %v) @results";
+        let of_body = copies(lines).into_iter().filter(|n| n.starts_with("b/"));
+        assert_eq!(
+            of_body.collect::<Vec<_>>(),
+            ["b/b_output_MemLayoutConflict"]
+        );
+    }
+
+    /// A loop that keeps a variable hands on the variable, which another loop may not work in.
+    #[test]
+    fn behind_a_loop_that_keeps_it_a_variable_is_one_still() {
+        let loop_of = |name: &str, given: &str, result: &str| {
+            format!(
+                "%{name}: float32[4] = While({given})\n  cond ^c{name} {{\n    \
+                 %s: float32[4] = Data()\n    %p: bool[] = Less(%s)\n    NetOutput(%p) @results\n  \
+                 }}\n  body ^b{name} {{\n    %s: float32[4] = Data()\n    \
+                 %t: float32[4] = Relu(%s)\n    NetOutput({result}) @results\n  }}\n"
+            )
+        };
+        let lines = format!(
+            "%v: float32[4] = Variable()\n{}{}NetOutput(%v) @results",
+            loop_of("k", "%v", "%s"),
+            loop_of("w", "%k", "%t")
+        );
+        let graph = graph(&lines);
+        let table = OpTable::builtin(graph.dialect);
+        let guarded = compile::run(&graph, &table, &Options::of(&graph)).unwrap();
+        let safe = guarded.graph(&graph);
+        let node = |label: &str| {
+            let mut nodes = safe.nodes.keys();
+            nodes.find(|&n| safe.node_label(n) == label).unwrap()
+        };
+        let classes = Classes::build(safe, &table, safe.root).unwrap();
+        let state = Anchor::output(node("bw/s"), 0);
+        assert!(!classes.same(Anchor::output(node("v"), 0), state));
+    }
 }

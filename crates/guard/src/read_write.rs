@@ -288,6 +288,10 @@ impl<'a> Pass<'a> {
     fn output_type(&self, value: ValueId) -> OutputType {
         let graph = self.work.graph();
         let table = self.work.table;
+        // A variable is one under each of its names, also behind borders and loops that keep it.
+        if self.options.exact && variable_of(&self.work, value).is_some() {
+            return OutputType::Writeable;
+        }
         let mut value = value;
         // Each step goes out of a subgraph, so it ends.
         loop {
@@ -543,7 +547,8 @@ impl<'a> Pass<'a> {
             || self.is_inner_end(producer)
             || self.is_inner_end(*user);
         table.traits(graph, *user).has(Trait::Merges)
-            || at_border
+            // Who copies it once more is the copy that stands at the border then.
+            || at_border && !self.work.is_copy(*user)
             // It reads before somebody else writes: see the head of `passes/identity`.
             || !self.work.waiting(id).is_empty()
             || needs_copy(self.output_type(source), self.input_type(*user, *i))
