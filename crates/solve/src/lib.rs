@@ -55,6 +55,7 @@ pub mod portfolio;
 pub mod rules;
 mod runner;
 mod sections;
+mod shakes;
 mod skyline;
 pub mod solution;
 pub mod strategy;

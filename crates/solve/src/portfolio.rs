@@ -26,6 +26,7 @@ use crate::heuristics::{core, greedy, peers, repair, sweep};
 use crate::instance::Instance;
 use crate::memory;
 use crate::runner::in_order;
+use crate::shakes::{Shakes, Try};
 use crate::solution::{Config, Fits, Solution, SolveError, Techniques};
 use crate::strategy::Strategy;
 use crate::validate;
@@ -42,6 +43,10 @@ const PASSES_BEFORE_REPAIR: usize = 3;
 
 /// Instances of more buffers are repaired before all passes but the first.
 const REPAIRED_FIRST: usize = 200_000;
+
+/// Steps for shaken orders for each step of the exact search from the orders as they are: these
+/// prove, those find.
+const SHAKES_PER_STEP: u64 = 8;
 
 /// The rungs of the ladder lie one over these parts of the way from the best height down to the
 /// bound; the deepest is tried first.
@@ -421,10 +426,17 @@ impl Search<'_> {
         let exact = exact && base.len() <= MAX_MEMBERS;
         let dives = dives && (self.config.techniques.restarts || !exact);
         let mut random = fastrand::Rng::with_seed(self.config.seed);
+        let shaken = exact && self.config.techniques.shakes;
+        let mut shakes = shaken.then(|| Shakes::new(instance, grain(instance)));
         let mut round = 0;
         while !self.done() && (exact || dives) {
+            let before = self.steps_left;
             if exact {
-                self.exact_round(round, &mut random);
+                self.exact_round(round);
+            }
+            if let Some(shakes) = &mut shakes {
+                let steps = (before - self.steps_left).saturating_mul(SHAKES_PER_STEP);
+                self.shake(shakes, steps, &mut random);
             }
             // A dive costs far less than an exact search may.
             for _ in 0..if exact { 1 << (2 * round).min(8) } else { 1 } {
@@ -438,9 +450,8 @@ impl Search<'_> {
 
     /// The exact search at the height aimed at, and when that fails at the rungs of a ladder between
     /// it and the best height, again and again while one is reached: that costs far less than
-    /// missing one. In later rounds the rungs are also tried from changed orders. Where a capacity
-    /// is asked for there is no use in rungs above it.
-    fn exact_round(&mut self, round: u32, random: &mut fastrand::Rng) {
+    /// missing one. Where a capacity is asked for there is no use in rungs above it.
+    fn exact_round(&mut self, round: u32) {
         let Techniques {
             restarts, ladder, ..
         } = self.config.techniques;
@@ -450,15 +461,13 @@ impl Search<'_> {
             u64::MAX
         };
         let asked = self.config.capacity.is_some();
-        let mut changed = (round > 0).then_some(random);
-        let at_bound = changed.as_deref_mut().filter(|_| asked);
-        self.exact_at(self.enough(), limit, Turn::All, at_bound);
-        while ladder && !asked && self.exact_rung(limit, changed.as_deref_mut()) {}
+        self.exact_at(self.enough(), limit, Turn::All);
+        while ladder && !asked && self.exact_rung(limit) {}
     }
 
     /// The exact search at the rungs of the ladder, by the patient ways and then by the others,
     /// until one finds a placement or proves that there is none; whether one did.
-    fn exact_rung(&mut self, limit: u64, mut random: Option<&mut fastrand::Rng>) -> bool {
+    fn exact_rung(&mut self, limit: u64) -> bool {
         let (best, bound) = (self.best.height, self.enough());
         for turn in [Turn::Patient, Turn::Others] {
             let mut last = bound;
@@ -469,7 +478,7 @@ impl Search<'_> {
                     continue;
                 }
                 last = rung;
-                if self.exact_at(rung, limit, turn, random.as_deref_mut()) {
+                if self.exact_at(rung, limit, turn) {
                     return true;
                 }
             }
@@ -478,15 +487,8 @@ impl Search<'_> {
     }
 
     /// The exact search at one height in the ways whose turn it is, each within `limit` steps times
-    /// its patience, and from orders changed at `random`, until one finds a placement or proves
-    /// that there is none; whether one did.
-    fn exact_at(
-        &mut self,
-        height: u64,
-        limit: u64,
-        turn: Turn,
-        random: Option<&mut fastrand::Rng>,
-    ) -> bool {
+    /// its patience, until one finds a placement or proves that there is none; whether one did.
+    fn exact_at(&mut self, height: u64, limit: u64, turn: Turn) -> bool {
         let techniques = self.config.techniques;
         let instance = self.ground.instance;
         let taken = |way: &Way| match turn {
@@ -503,38 +505,64 @@ impl Search<'_> {
                 attempts.push((way, order));
             }
         }
-        if let Some(random) = random {
-            for index in 0..attempts.len() {
-                let (way, order) = &attempts[index];
-                let strength = random.u32(1..=6);
-                let changed = disturbed(order, order.len() >> strength, random);
-                attempts.push((*way, changed));
-            }
-        }
         let task = |index: usize, budget: &mut Budget<'_>| {
             let (way, order) = &attempts[index];
             budget.within(limit.saturating_mul(way.patience), |budget| {
                 exact::search(instance, order, height, *way, techniques, budget)
             })
         };
-        let grain = grain(instance);
         let mut decided = false;
         self.in_turn(attempts.len(), task, |search, _, ending| {
-            decided = match ending {
-                Ok(Some(offsets)) => search.offer(offsets, Strategy::Exact),
-                Ok(None) => {
-                    let next = (height / grain + 1).saturating_mul(grain);
-                    // Higher than the best is said of what the best need not beat.
-                    let next = next.min(search.best.height);
-                    search.bounds.lower_bound = search.bounds.lower_bound.max(next);
-                    search.report();
-                    true
-                }
-                Err(Exhausted) => false,
-            };
+            decided = search.decides(height, ending);
             decided
         });
         decided
+    }
+
+    /// Takes what an exact search at a height ended with: whether it found a placement or proved
+    /// that there is none.
+    fn decides(&mut self, height: u64, ending: Ending) -> bool {
+        match ending {
+            Ok(Some(offsets)) => self.offer(offsets, Strategy::Exact),
+            Ok(None) => {
+                let grain = grain(self.ground.instance);
+                let next = (height / grain + 1).saturating_mul(grain);
+                // Higher than the best is said of what the best need not beat.
+                let next = next.min(self.best.height);
+                self.bounds.lower_bound = self.bounds.lower_bound.max(next);
+                self.report();
+                true
+            }
+            Err(Exhausted) => false,
+        }
+    }
+
+    /// Short exact searches from shaken orders, for about as many steps; see [`Shakes`].
+    fn shake(&mut self, shakes: &mut Shakes, steps: u64, random: &mut fastrand::Rng) {
+        let techniques = self.config.techniques;
+        let instance = self.ground.instance;
+        let asked = self.config.capacity.is_some() || !techniques.ladder;
+        let end = self.steps_left.saturating_sub(steps);
+        while !self.done() && self.steps_left > end {
+            let best = self.best.height;
+            let mut tries = shakes.draw(self.enough(), best, asked, random);
+            let task = |index: usize, budget: &mut Budget<'_>| {
+                let made: &Try = &tries[index];
+                budget.within(made.limit, |budget| {
+                    let Try { order, height, .. } = made;
+                    exact::search(instance, order, *height, made.way, techniques, budget)
+                })
+            };
+            let mut last = None;
+            self.in_turn(tries.len(), task, |search, index, ending| {
+                let decided = search.decides(tries[index].height, ending);
+                last = decided.then_some(index);
+                decided
+            });
+            if let Some(index) = last.filter(|_| self.best.height < best) {
+                shakes.succeeded(tries.swap_remove(index));
+            }
+        }
     }
 
     /// Dives from random changes of the base order, at heights between the bound and the best. The
@@ -543,7 +571,7 @@ impl Search<'_> {
         let ladder = self.config.techniques.ladder;
         let ground = self.ground;
         let mut changed: Vec<Vec<u32>> = (1..=DIVES_PER_ROUND)
-            .map(|strength| disturbed(base, base.len() >> strength, random))
+            .map(|strength| order::disturbed(base, base.len() >> strength, random))
             .collect();
         let (low, high) = (self.enough(), self.best.height);
         let task = |index: usize, budget: &mut Budget<'_>| {
@@ -630,14 +658,4 @@ fn grain(instance: &Instance) -> u64 {
         a
     });
     divisor.max(1)
-}
-
-/// The order with each element moved back by fewer than `distance` places at random (at least 2).
-fn disturbed(order: &[u32], distance: usize, random: &mut fastrand::Rng) -> Vec<u32> {
-    let places = order.iter().enumerate();
-    let mut keyed: Vec<(usize, u32)> = places
-        .map(|(place, &buffer)| (place + random.usize(0..distance.max(2)), buffer))
-        .collect();
-    keyed.sort_by_key(|&(place, _)| place);
-    keyed.into_iter().map(|(_, buffer)| buffer).collect()
 }

@@ -26,9 +26,11 @@ pub struct Techniques {
     /// Search what no unplaced buffer connects in time apart: one side's failures are not repeated
     /// for every placement of the other.
     pub split: bool,
-    /// Begin again with changed orders and rising limits: a bad first choice is never corrected by
-    /// going on.
+    /// Begin again with rising limits: a bad first choice is never corrected by going on.
     pub restarts: bool,
+    /// Search briefly from orders that are changed a little, more often from those that did well:
+    /// what succeeds does so early, and which order does is luck.
+    pub shakes: bool,
     /// Aim at heights between the bound and the best, and not only at the bound: where the bound
     /// cannot be reached, aiming at it leads nowhere.
     pub ladder: bool,
@@ -39,7 +41,7 @@ pub struct Techniques {
 
 impl Techniques {
     /// The names and current values, in the order of the fields.
-    pub fn named(&mut self) -> [(&'static str, &mut bool); 9] {
+    pub fn named(&mut self) -> [(&'static str, &mut bool); 10] {
         [
             ("core-first", &mut self.core_first),
             ("put-off", &mut self.put_off),
@@ -48,6 +50,7 @@ impl Techniques {
             ("twins", &mut self.twins),
             ("split", &mut self.split),
             ("restarts", &mut self.restarts),
+            ("shakes", &mut self.shakes),
             ("ladder", &mut self.ladder),
             ("repair", &mut self.repair),
         ]
@@ -65,6 +68,7 @@ impl Default for Techniques {
             twins: true,
             split: true,
             restarts: true,
+            shakes: true,
             ladder: true,
             repair: true,
         }

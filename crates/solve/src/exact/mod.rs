@@ -35,7 +35,12 @@ pub(crate) struct Way {
 impl Way {
     /// Whether the other finds nothing with the same order that this one does not.
     pub(crate) fn covers(self, other: Way) -> bool {
-        self.visit == other.visit && self.patience >= other.patience
+        self.visits_as(other) && self.patience >= other.patience
+    }
+
+    /// Whether both do the same with the same order, however long.
+    pub(crate) fn visits_as(self, other: Way) -> bool {
+        self.visit == other.visit
     }
 }
 

@@ -110,6 +110,16 @@ pub(crate) fn sorted(instance: &Instance, order: Order) -> Vec<u32> {
     sorted
 }
 
+/// The order with each element moved back by fewer than `distance` places at random (at least 2).
+pub(crate) fn disturbed(order: &[u32], distance: usize, random: &mut fastrand::Rng) -> Vec<u32> {
+    let places = order.iter().enumerate();
+    let mut keyed: Vec<(usize, u32)> = places
+        .map(|(place, &buffer)| (place + random.usize(0..distance.max(2)), buffer))
+        .collect();
+    keyed.sort_by_key(|&(place, _)| place);
+    keyed.into_iter().map(|(_, buffer)| buffer).collect()
+}
+
 fn per_buffer<T>(instance: &Instance, key: impl FnMut(usize) -> T) -> Vec<T> {
     (0..instance.len()).map(key).collect()
 }
