@@ -418,6 +418,49 @@ fn threads_do_not_change_the_solution() {
     }
 }
 
+/// Bars that fill a rectangle, so that hardly any placement reaches the bound.
+fn wall(random: &mut Rng, pieces: usize) -> Instance {
+    let mut tiles = vec![(0u64, 512u64, 0u64, 4096u64)];
+    while tiles.len() < pieces {
+        let chosen = random.usize(0..tiles.len());
+        let (lower, upper, bottom, top) = tiles[chosen];
+        let (long, high) = (upper - lower, top - bottom);
+        if random.bool() && long >= 4 {
+            let at = lower + random.u64(long / 4..=long * 3 / 4);
+            tiles[chosen].1 = at;
+            tiles.push((at, upper, bottom, top));
+        } else if high >= 4 {
+            let at = bottom + random.u64(high / 4..=high * 3 / 4);
+            tiles[chosen].3 = at;
+            tiles.push((lower, upper, at, top));
+        }
+    }
+    let buffers = tiles.into_iter();
+    let buffers =
+        buffers.map(|(lower, upper, bottom, top)| Buffer::new(top - bottom, lower, upper));
+    Instance::new(buffers.collect()).unwrap()
+}
+
+#[test]
+fn shaken_orders_find_what_the_plain_ones_do_not_and_threads_change_nothing() {
+    let instance = wall(&mut Rng::with_seed(9), 600);
+    // One round of the plain orders takes most of it, and another has no chance within it.
+    let run = |shakes, threads| {
+        let mut config = Config {
+            steps: Some(70_000_000),
+            threads: NonZeroUsize::new(threads).unwrap(),
+            ..Config::default()
+        };
+        config.techniques.ladder = false;
+        config.techniques.shakes = shakes;
+        solve(&instance, &config).unwrap()
+    };
+    let shaken = run(true, 1);
+    assert!(shaken.proven_optimal);
+    assert_eq!(run(true, 3), shaken);
+    assert!(shaken.height < run(false, 1).height);
+}
+
 #[test]
 fn the_validator_agrees_with_comparing_all_pairs() {
     let mut random = Rng::with_seed(4);
