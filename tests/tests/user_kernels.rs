@@ -233,7 +233,8 @@ fn a_mistake_in_c_is_seen_guarded_and_found_by_results() {
     assert!(culprit.seen.is_some() && !report.unsteady);
 }
 
-/// The guarded run names the node also where it writes thousands of elements off, on either side.
+/// The guarded run names the node also where it writes thousands of elements off, on either side; and
+/// a plain run and one that shares nothing are not broken by it.
 #[test]
 fn a_mistake_in_c_is_seen_wherever_it_writes() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -250,6 +251,15 @@ fn a_mistake_in_c_is_seen_wherever_it_writes() {
         let mut guarded = Sanitizer::new(&graph, &table, &plan, &kernels, &[]).expect("a program");
         let bad = guarded.run(&[&input()]).expect("a run");
         let bad = bad.unwrap_or_else(|| panic!("{far} places off is not seen"));
+        for layout in [Layout::Planned, Layout::Guarded { zone: 0 }] {
+            let program = Program::new(&graph, &table, &plan, &kernels, layout);
+            let mut program = program.expect("a program");
+            program.run(&[&input()]).expect("a run");
+            let arenas = plan.plan().arenas.iter().map(|arena| arena.size);
+            if layout == Layout::Planned {
+                assert_eq!(program.usage().planned, arenas.sum::<u64>());
+            }
+        }
         let hit = match far {
             1.. => Hit::Past(4 * (far.unsigned_abs() as usize - 1)),
             _ => Hit::Before(4 * (far.unsigned_abs() as usize - 15)),

@@ -317,6 +317,9 @@ pub fn inputs(
     Ok(inputs)
 }
 
+/// Most bytes of random contents of one tensor.
+const MOST_RANDOM: u64 = 4 << 30;
+
 /// Numbers of a range, and whole ones that are 0 or 1, which every table has a row for.
 fn random(
     name: &str,
@@ -331,6 +334,16 @@ fn random(
         ))
         .hint(format!("give it with --input {name}=FILE.npy"))
     };
+    let needed = tenure_graph::Shape::of(dims).bytes(dtype);
+    if needed.is_none_or(|bytes| bytes > MOST_RANDOM) {
+        let bytes = needed.map_or("more bytes than can be counted".to_owned(), |b| {
+            format!("{b} bytes")
+        });
+        let message = format!("{name:?} of shape {dims:?} needs {bytes}");
+        return Err(Failure::bad(message).hint(format!(
+            "random contents are made of up to {MOST_RANDOM} bytes: give a smaller --dim, or --input {name}=FILE.npy"
+        )));
+    }
     let elements = dims.iter().product::<u64>();
     let is_float = matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::BF16);
     let mut bytes = Vec::new();

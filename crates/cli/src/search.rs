@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use tenure_solve::{Progress, Watch};
 
+use crate::exit::Exit;
 use crate::ui::Ui;
 
 /// Searches that are over before show nothing.
@@ -24,6 +25,21 @@ const INTERRUPTED: i32 = 130;
 static SEARCHING: AtomicBool = AtomicBool::new(false);
 /// Whether it was wished.
 static CANCEL: AtomicBool = AtomicBool::new(false);
+
+/// What a command ends with that needs so many bytes: 1, and a warning, where these are more than
+/// `--capacity` gives.
+pub fn within(capacity: Option<u64>, size: u64, ui: &Ui) -> Exit {
+    match capacity {
+        Some(capacity) if size > capacity => {
+            ui.warn(format!(
+                "the plan needs {size} bytes, {} more than the capacity of {capacity}",
+                size - capacity
+            ));
+            Exit::No
+        }
+        _ => Exit::Done,
+    }
+}
 
 /// Runs a search that a first Ctrl-C ends with the best so far; a second one, and one at any other
 /// time, ends the program. A search of more than a second shows a line on a terminal.

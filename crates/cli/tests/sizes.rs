@@ -177,3 +177,29 @@ fn what_lies_outside_of_a_range_is_refused() {
     assert_eq!(code, Some(2));
     assert!(error.contains("the range is 2..8"), "{error}");
 }
+
+#[test]
+fn a_budget_that_is_too_small_is_exit_code_1() {
+    let enough = run(&free(), &["--dim", "n=8", "--capacity", "1KiB"]).expect("it fits");
+    let arena = enough["arena"].as_u64().expect("bytes");
+    let less = (arena - 1).to_string();
+    let options = ["--dim", "n=8", "--capacity", &less];
+    let (code, error) = run(&free(), &options).expect_err("it does not fit");
+    assert_eq!(code, Some(1));
+    let warning = format!("needs {arena} bytes, 1 more than the capacity of {less}");
+    assert!(error.contains(&warning), "{error}");
+}
+
+/// Nobody waits for random numbers without end.
+#[test]
+fn inputs_that_are_too_large_for_random_contents_are_refused_at_once() {
+    for size in ["99999999999999999", "4000000000"] {
+        let dim = format!("n={size}");
+        let (code, error) = run(&free(), &["--dim", &dim]).expect_err("it is too large");
+        assert_eq!(code, Some(2));
+        assert!(
+            error.contains("--input x=FILE.npy") && error.contains(&format!("[1, {size}, 4]")),
+            "{error}"
+        );
+    }
+}

@@ -103,9 +103,19 @@ fn foldable(graph: &Graph, table: &OpTable, homes: &Homes, node: NodeId) -> bool
     {
         return false;
     }
+    // How large a result is that the data decide is known only when it has been computed.
+    let is_sized = |v: ValueId| {
+        let (value, bytes) = (&graph.values[v], graph.bytes(v));
+        bytes.is_some() || value.dtype.bits().is_none()
+    };
     let effects = table.effects(graph, node);
     effects.known
         && effects.pure
+        && graph.nodes[node]
+            .outputs
+            .iter()
+            .flatten()
+            .all(|&v| is_sized(v))
         && effects.refs.is_empty()
         && (0u32..)
             .zip(inputs)

@@ -375,8 +375,13 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The memory of instructions.
-    pub(crate) fn new(memory: &Memory, planned: &[u32], code: &[Instruction]) -> Self {
+    /// The memory of instructions; `slack` bytes of it are zones, which belong to nobody.
+    pub(crate) fn new(
+        memory: &Memory,
+        planned: &[Address],
+        slack: u64,
+        code: &[Instruction],
+    ) -> Self {
         let bytes = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let mut beside = 0;
         let mut ranges: Vec<Address> = Vec::new();
@@ -385,7 +390,7 @@ impl Usage {
                 beside += work.slots.beside().map(|at| bytes(at.len)).sum::<u64>();
             }
             let all = instruction.reads().chain(instruction.writes());
-            ranges.extend(all.filter(|at| planned.contains(&at.block)));
+            ranges.extend(all.filter(|at| planned.iter().any(|p| p.block == at.block)));
         }
         ranges.sort_unstable();
         let mut touched = 0;
@@ -399,8 +404,9 @@ impl Usage {
             reached = (at.block, at.end().max(from));
         }
         let size = |n: u32| bytes(memory.block(n).len());
-        let all: u64 = memory.numbers().map(size).sum();
-        let arenas: u64 = planned.iter().map(|&n| size(n)).sum();
+        let all = memory.numbers().map(size).sum::<u64>();
+        let all = all.saturating_sub(slack);
+        let arenas: u64 = planned.iter().map(|at| bytes(at.len)).sum();
         Usage {
             planned: arenas,
             touched,

@@ -369,16 +369,7 @@ fn show(outcome: Outcome, args: &PlanArgs, ui: &Ui) -> Result<Exit, Failure> {
     } else if let Some(cut) = cut {
         ui.say(ui::cut(cut));
     }
-    match args.search.capacity {
-        Some(capacity) if size > capacity => {
-            ui.warn(format!(
-                "the plan needs {size} bytes, {} more than the capacity of {capacity}",
-                size - capacity
-            ));
-            Ok(Exit::No)
-        }
-        _ => Ok(Exit::Done),
-    }
+    Ok(search::within(args.search.capacity, size, ui))
 }
 
 fn json<'a>(outcome: &'a Outcome, args: &PlanArgs) -> Json<'a> {

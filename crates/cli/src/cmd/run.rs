@@ -638,8 +638,10 @@ impl Answer {
                 answer.say(args, ui);
             }
         }
-        let mut exit = Exit::Done;
-        for answer in std::iter::once(self).chain(&self.also) {
+        let all = || std::iter::once(self).chain(&self.also);
+        let most = all().map(|answer| answer.arena).max().unwrap_or(0);
+        let mut exit = search::within(args.bench.search.capacity, most, ui);
+        for answer in all() {
             if answer.verified == Some(false) {
                 let names = answer.differences.join(", ");
                 ui.warn(format!(

@@ -123,10 +123,9 @@ impl Walk<'_> {
             value.and_then(dim_expr::constant).is_some_and(|n| n != 0)
         };
         let given = self.input(node, 1);
-        let endless = match &given {
-            None => true,
-            Some(_) => always(given.as_ref()) && always(results.first().and_then(Option::as_ref)),
-        };
+        // A body may end a loop that has no condition to begin with, as ONNX Runtime has it.
+        let endless = (given.is_none() || always(given.as_ref()))
+            && always(results.first().and_then(Option::as_ref));
         let trips = self
             .input(node, 0)
             .and_then(|f| f.tensor.values()?.first().cloned())

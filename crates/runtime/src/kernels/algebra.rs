@@ -74,6 +74,10 @@ fn einsum(site: &Site<'_>) -> Made {
         Some(text) => letters(text, y.rank())?,
         None => implied(&inputs),
     };
+    let twice = |(k, c): (usize, &u8)| kept[..k].contains(c);
+    if kept.iter().enumerate().any(twice) {
+        return Err(format!("the result of {equation:?} has an axis twice"));
+    }
     let mut sizes = [1usize; 256];
     for (letters, ty) in inputs.iter().zip(&types) {
         for (&c, &dim) in letters.iter().zip(&ty.dims) {
@@ -125,15 +129,15 @@ fn einsum(site: &Site<'_>) -> Made {
     let terms = 0..inner.first().map_or(0, Vec::len);
     with_type!(y.dtype, numbers, T => kernel(move |call| {
         for i in 0..y.elements() {
-            let mut sum = T::default();
+            let mut sum = T::default().wide();
             for j in terms.clone() {
-                let mut term = T::ONE;
+                let mut term = T::ONE.wide();
                 for (k, (outer, inner)) in outer.iter().zip(&inner).enumerate() {
-                    term = term.mul(call.read::<T>(k)[outer[i] + inner[j]]);
+                    term = term.mul(call.read::<T>(k)[outer[i] + inner[j]].wide());
                 }
                 sum = sum.add(term);
             }
-            call.write::<T>(0)[i] = sum;
+            call.write::<T>(0)[i] = T::narrow(sum);
         }
         Ok(())
     }))

@@ -8,7 +8,7 @@ use tenure_graph::DType;
 
 use super::element::{Elements, Number, with_size, with_type};
 use super::strided::{Loop, at};
-use super::{Call, Kernel, Made, Make, Site};
+use super::{Call, Kernel, Made, Make, Site, kernel};
 
 macro_rules! numbers {
     ($site:expr, |$x:ident, $y:ident| $body:expr) => {
@@ -66,7 +66,10 @@ pub(super) const KERNELS: &[(&str, Make)] = &[
     ("BitShift", shift),
     ("Max", |s| several!(s, |x, y| Number::max(x, y))),
     ("Min", |s| several!(s, |x, y| Number::min(x, y))),
-    ("Sum", |s| several!(s, |x, y| x.add(y))),
+    (
+        "Sum",
+        |s| with_type!(s.output(0)?.dtype, numbers, T => sum_of::<T>(s, None)),
+    ),
     ("Mean", mean),
     ("Where", choose),
 ];
@@ -287,6 +290,20 @@ fn fold_to<T: Number>(
     f: impl Fn(T, T) -> T + Copy + Send + 'static,
     last: impl Fn(T) -> T + Copy + Send + 'static,
 ) -> Made {
+    let (rows, whole) = rows_of(site, first)?;
+    Ok(Box::new(Fold {
+        f,
+        last,
+        rows,
+        whole,
+        first,
+        types: std::marker::PhantomData,
+    }))
+}
+
+/// The rows of all inputs from one on as the output goes through them, and whether each has as many
+/// elements as that.
+fn rows_of(site: &Site<'_>, first: usize) -> Result<(Vec<Loop<1>>, Vec<bool>), String> {
     let z = site.output(0)?;
     let mut rows = Vec::with_capacity(site.inputs());
     let mut whole = Vec::with_capacity(site.inputs());
@@ -301,14 +318,7 @@ fn fold_to<T: Number>(
         rows.push(Loop::over(&z.dims, [&x.dims])?);
         whole.push(x.elements() == z.elements());
     }
-    Ok(Box::new(Fold {
-        f,
-        last,
-        rows,
-        whole,
-        first,
-        types: std::marker::PhantomData,
-    }))
+    Ok((rows, whole))
 }
 
 impl<T: Number, F: Fn(T, T) -> T + Copy + Send, G: Fn(T) -> T + Copy + Send> Kernel
@@ -356,8 +366,36 @@ impl<T: Number, F: Fn(T, T) -> T + Copy + Send, G: Fn(T) -> T + Copy + Send> Ker
 
 fn mean(site: &Site<'_>) -> Made {
     let count = f64::from(u32::try_from(site.inputs()).unwrap_or(u32::MAX));
-    with_type!(site.output(0)?.dtype, floats, T => {
-        fold_to(site, 0, |x: T, y: T| Number::add(x, y), move |x| T::of(x.f64() / count))
+    with_type!(site.output(0)?.dtype, floats, T => sum_of::<T>(site, Some(count)))
+}
+
+/// The sum of any number of tensors, divided by a number if there is one. Small floats are summed up
+/// beside the output, in float32, and rounded once.
+fn sum_of<T: Number>(site: &Site<'_>, divisor: Option<f64>) -> Made {
+    let last = move |sum: f64, divisor: f64| T::of(sum / divisor);
+    if size_of::<T>() == size_of::<T::Wide>() {
+        return match divisor {
+            Some(divisor) => fold_to(site, 0, T::add, move |x| last(x.f64(), divisor)),
+            None => fold_to(site, 0, T::add, |x| x),
+        };
+    }
+    let rows = rows_of(site, 0)?.0;
+    let mut sums = vec![T::Wide::default(); site.output(0)?.elements()];
+    kernel(move |call| {
+        sums.fill(T::Wide::default());
+        for (k, rows) in rows.iter().enumerate() {
+            let x = call.read::<T>(k);
+            let mut sums = sums.iter_mut();
+            rows.each(|[i]| {
+                if let Some(sum) = sums.next() {
+                    *sum = sum.add(x[at(i)].wide());
+                }
+            });
+        }
+        for (z, sum) in call.write::<T>(0).iter_mut().zip(&sums) {
+            *z = last(sum.f64(), divisor.unwrap_or(1.0));
+        }
+        Ok(())
     })
 }
 

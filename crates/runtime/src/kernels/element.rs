@@ -16,6 +16,10 @@ pub(super) trait Number: Pod + PartialOrd + Default + std::fmt::Debug + Send + S
     const LEAST: Self;
     const GREATEST: Self;
     const IS_FLOAT: bool;
+    /// What many of them are summed up or multiplied in: float32 for the small floats.
+    type Wide: Number;
+    fn wide(self) -> Self::Wide;
+    fn narrow(wide: Self::Wide) -> Self;
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
@@ -66,6 +70,11 @@ macro_rules! integer {
             const LEAST: Self = <$ty>::MIN;
             const GREATEST: Self = <$ty>::MAX;
             const IS_FLOAT: bool = false;
+            type Wide = $ty;
+            #[inline(always)]
+            fn wide(self) -> Self { self }
+            #[inline(always)]
+            fn narrow(wide: Self) -> Self { wide }
             #[inline(always)]
             fn add(self, other: Self) -> Self { self.wrapping_add(other) }
             #[inline(always)]
@@ -111,6 +120,11 @@ macro_rules! float {
             const LEAST: Self = <$ty>::NEG_INFINITY;
             const GREATEST: Self = <$ty>::INFINITY;
             const IS_FLOAT: bool = true;
+            type Wide = $wide;
+            #[inline(always)]
+            fn wide(self) -> $wide { $from(self) }
+            #[inline(always)]
+            fn narrow(wide: $wide) -> Self { $to(wide) }
             #[inline(always)]
             fn add(self, other: Self) -> Self { self + other }
             #[inline(always)]

@@ -219,7 +219,8 @@ struct Cut {
 }
 
 impl Cut {
-    /// By NumPy's rules; ends beyond a tensor are its end.
+    /// By ONNX's rules: ends beyond a tensor are its end, and a start before it is its first element
+    /// also for those that go backwards.
     fn new(
         dims: &[usize],
         starts: &[i64],
@@ -246,7 +247,7 @@ impl Cut {
                 let over = end.saturating_sub(start).max(0);
                 (start, over / step + i64::from(over % step != 0))
             } else if step < 0 {
-                let start = from_front(start).clamp(-1, size - 1);
+                let start = from_front(start).min(size - 1).max(0.min(size - 1));
                 let end = from_front(end).clamp(-1, size - 1);
                 let (over, step) = (start.saturating_sub(end).max(0), step.saturating_neg());
                 (start, over / step + i64::from(over % step != 0))

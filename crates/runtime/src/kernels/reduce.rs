@@ -18,16 +18,16 @@ pub(super) const KERNELS: &[(&str, Make)] = &[
     ("ReduceLogSumExp", log_sum_exp),
     (
         "ReduceProd",
-        |s| with_type!(s.input(0)?.dtype, numbers, T => fold(s, T::ONE, |all: T, x: T| all.mul(x))),
+        |s| with_type!(s.input(0)?.dtype, numbers, T => fold::<T>(s, T::ONE, |all, x| all.mul(x))),
     ),
     (
         "ReduceMax",
-        |s| with_type!(s.input(0)?.dtype, numbers_and_truth, T => fold(s, T::LEAST, |all: T, x: T| Number::max(all, x))),
+        |s| with_type!(s.input(0)?.dtype, numbers_and_truth, T => fold::<T>(s, T::LEAST, |all, x| Number::max(all, x))),
     ),
     ("ReduceMin", |s| {
         with_type!(s.input(0)?.dtype, numbers_and_truth, T => {
             let start = if s.input(0)?.dtype == DType::Bool { T::ONE } else { T::GREATEST };
-            fold(s, start, |all: T, x: T| Number::min(all, x))
+            fold::<T>(s, start, |all, x| Number::min(all, x))
         })
     }),
     ("ArgMax", |s| place_of(s, true)),
@@ -212,7 +212,7 @@ fn log_sum_exp(site: &Site<'_>) -> Made {
 fn fold<T: Number>(
     site: &Site<'_>,
     start: T,
-    f: impl Fn(T, T) -> T + Copy + Send + 'static,
+    f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + 'static,
 ) -> Made {
     let mut given = Given::new(site)?;
     kernel(move |call| {
@@ -225,10 +225,10 @@ fn fold<T: Number>(
         }
         let mut y = y.iter_mut();
         axes.outer.each(|[from]| {
-            let mut all = start;
-            axes.inner.each(|[i]| all = f(all, x[at(from + i)]));
+            let mut all = start.wide();
+            axes.inner.each(|[i]| all = f(all, x[at(from + i)].wide()));
             if let Some(y) = y.next() {
-                *y = all;
+                *y = T::narrow(all);
             }
         });
         Ok(())
@@ -282,12 +282,13 @@ fn running(site: &Site<'_>, is_product: bool) -> Made {
         let y = call.write::<T>(0);
         for o in 0..outer {
             for i in 0..inner {
-                let mut all = if is_product { T::ONE } else { T::default() };
+                let mut all = if is_product { T::ONE } else { T::default() }.wide();
                 for step in 0..row {
                     let k = if reverse { row - 1 - step } else { step };
                     let y = &mut y[(o * row + k) * inner + i];
-                    let next = if is_product { all.mul(*y) } else { all.add(*y) };
-                    *y = if exclusive { all } else { next };
+                    let x = y.wide();
+                    let next = if is_product { all.mul(x) } else { all.add(x) };
+                    *y = T::narrow(if exclusive { all } else { next });
                     all = next;
                 }
             }

@@ -376,18 +376,13 @@ impl Resolve<'_> {
         out: bool,
     ) -> Result<(), RuntimeError> {
         let node = &self.graph.nodes[owner.node];
-        let find =
-            |slots: &[Option<ValueId>], of: ValueId| slots.iter().position(|&v| v == Some(of));
-        let slices = node.attrs.int("num_scan_inputs").unwrap_or(0);
-        let slices = usize::try_from(slices).unwrap_or(0);
-        let states = node.inputs.len().saturating_sub(slices);
         let (list, order, k) = if owner.class == OpClass::Loop {
             ("", "", Some(0))
         } else if out {
-            let k = find(&node.inputs[states.min(node.inputs.len())..], whole);
+            let k = self.place_in_list(owner, part, true);
             ("scan_input_axes", "scan_input_directions", k)
         } else {
-            let k = find(&node.outputs, whole).and_then(|k| k.checked_sub(states));
+            let k = self.place_in_list(owner, whole, false);
             ("scan_output_axes", "scan_output_directions", k)
         };
         let slice = k.and_then(|k| {

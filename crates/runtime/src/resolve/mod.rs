@@ -95,7 +95,7 @@ pub(crate) fn program(
         return Err(RuntimeError::Unsupported(resolve.unsupported));
     }
     let places = resolve.places;
-    let usage = Usage::new(&places.memory, &places.planned, &resolve.code);
+    let usage = Usage::new(&places.memory, &places.planned, places.slack, &resolve.code);
     let pool = Pool::new(plan.dynamic.len(), resolve.results.len());
     let mut program = Program {
         memory: places.memory,
@@ -105,7 +105,7 @@ pub(crate) fn program(
         inputs: places.inputs,
         results: resolve.results,
         variables: places.variables,
-        planned: places.planned,
+        planned: places.planned.iter().map(|at| at.block).collect(),
         residents: places.residents,
         storages: places.storages,
         limit: u64::MAX,

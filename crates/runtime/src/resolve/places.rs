@@ -23,13 +23,16 @@ pub(super) struct Places<'a> {
     pub(super) memory: Memory,
     pub(super) inputs: Vec<program::Tensor>,
     pub(super) variables: Vec<program::Tensor>,
-    pub(super) planned: Vec<u32>,
+    /// What is planned, without zones.
+    pub(super) planned: Vec<Address>,
     pub(super) residents: Vec<Resident>,
     pub(super) storages: Vec<Address>,
     pub(super) folded: EntitySet<NodeId>,
     values: SecondaryMap<ValueId, Option<Address>>,
     /// Values that operators of a user's own read or write: nobody knows how far off these write.
     exposed: EntitySet<ValueId>,
+    /// Bytes of zones.
+    pub(super) slack: u64,
     /// Values outside every arena, and what is a name of them.
     outside: EntitySet<ValueId>,
     copies: Vec<Option<Address>>,
@@ -40,8 +43,8 @@ pub(super) struct Places<'a> {
     pub(super) constants: Constants,
 }
 
-/// Bytes of the zones around what operators of a user's own read or write, where others have fewer: an
-/// index that is wrong by a row is caught.
+/// Bytes of the zones around what operators of a user's own read or write, where others have fewer or,
+/// as around an arena, none: who writes a row too far does not break the process.
 pub(crate) const WIDE_ZONE: usize = 1 << 16;
 
 /// Blocks that hold the contents of a tensor of the graph and nothing else.
@@ -76,6 +79,7 @@ impl<'a> Places<'a> {
             folded: EntitySet::with_capacity(graph.nodes.len()),
             values: SecondaryMap::with_capacity(graph.values.len()),
             exposed,
+            slack: 0,
             outside: EntitySet::with_capacity(graph.values.len()),
             copies: vec![None; plan.copies.len()],
             workspaces: FxHashMap::default(),
@@ -107,15 +111,17 @@ impl<'a> Places<'a> {
     fn zoned(&mut self, bytes: u64, align: u64, exposed: bool) -> Result<Address, RuntimeError> {
         let refused = || RuntimeError::OutOfMemory { bytes };
         let zone = match self.layout {
-            Layout::Planned | Layout::Guarded { zone: 0 } => 0,
-            Layout::Guarded { zone } if exposed => zone.max(WIDE_ZONE),
+            Layout::Planned => 0,
             Layout::Guarded { zone } => zone,
         };
+        let zone = if exposed { zone.max(WIDE_ZONE) } else { zone };
         let zone = u64::try_from(zone).map_err(|_| refused())?;
         let start = zone.checked_next_multiple_of(align.max(1));
         let start = start.ok_or_else(refused)?;
         let all = start.checked_add(bytes).and_then(|n| n.checked_add(zone));
-        let block = self.memory.add(all.ok_or_else(refused)?, align)?;
+        let all = all.ok_or_else(refused)?;
+        let block = self.memory.add(all, align)?;
+        self.slack = self.slack.saturating_add(all - bytes);
         Ok(Address {
             block,
             start: usize::try_from(start).map_err(|_| refused())?,
@@ -128,8 +134,9 @@ impl<'a> Places<'a> {
         let mut arenas = Vec::with_capacity(plan.arenas.len());
         if self.layout == Layout::Planned {
             for arena in &plan.arenas {
-                let at = self.block(arena.size, arena.align)?;
-                self.planned.push(at.block);
+                let exposed = !self.exposed.is_empty();
+                let at = self.zoned(arena.size, arena.align, exposed)?;
+                self.planned.push(at);
                 arenas.push(at);
             }
         }
@@ -149,7 +156,7 @@ impl<'a> Places<'a> {
                         }
                     });
                     let at = self.zoned(storage.size, storage.align, exposed)?;
-                    self.planned.push(at.block);
+                    self.planned.push(at);
                     at
                 }
             };

@@ -273,7 +273,6 @@ impl Resolve<'_> {
         }
         let out = t.pass == Pass::Slice;
         let (source, target) = (self.source_of(reader, from)?, self.target(to)?);
-        let whole_value = if out { from } else { to };
         let (whole, part) = if out {
             (source, target)
         } else {
@@ -282,8 +281,8 @@ impl Resolve<'_> {
         let slice = PoolSlice {
             whole,
             part,
-            axis: self.axis_of_slice(owner, whole_value, out),
-            backwards: self.is_backwards(owner, whole_value, out),
+            axis: self.axis_of_slice(owner, to, out),
+            backwards: self.is_backwards(owner, to, out),
             passes: owner.passes,
             counter: owner.counter(),
         };
@@ -296,44 +295,53 @@ impl Resolve<'_> {
         Ok(true)
     }
 
-    /// Which of the scan's lists of slices a whole is in, by position.
-    fn place_in_list(&self, owner: &Owner, whole: ValueId, out: bool) -> Option<usize> {
+    /// Where in the scan's list of slices the one is that is written: the part where it is cut `out` of
+    /// a whole, and else the whole. What is read may be in the list more than once.
+    pub(super) fn place_in_list(
+        &self,
+        owner: &Owner,
+        written: ValueId,
+        out: bool,
+    ) -> Option<usize> {
         let node = &self.graph.nodes[owner.node()];
         let slices = usize::try_from(node.attrs.int("num_scan_inputs")?).ok()?;
-        let states = node.inputs.len().checked_sub(slices)?;
-        let list = if out {
-            node.inputs.get(states..)?
+        if out {
+            let formals = &self.graph.subgraphs[node.bodies.first()?.graph].inputs;
+            let list = formals.get(formals.len().checked_sub(slices)?..)?;
+            let formal = |&n: &NodeId| self.graph.nodes[n].output(0);
+            list.iter().position(|n| formal(n) == Some(written))
         } else {
-            node.outputs.get(states..)?
-        };
-        list.iter().position(|&v| v == Some(whole))
+            let states = node.inputs.len().checked_sub(slices)?;
+            let list = node.outputs.get(states..)?;
+            list.iter().position(|&v| v == Some(written))
+        }
     }
 
-    fn axis_of_slice(&self, owner: &Owner, whole: ValueId, out: bool) -> i64 {
+    fn axis_of_slice(&self, owner: &Owner, written: ValueId, out: bool) -> i64 {
         let list = if out {
             "scan_input_axes"
         } else {
             "scan_output_axes"
         };
-        self.entry_of(owner, whole, out, list)
+        self.entry_of(owner, written, out, list)
     }
 
-    fn is_backwards(&self, owner: &Owner, whole: ValueId, out: bool) -> bool {
+    fn is_backwards(&self, owner: &Owner, written: ValueId, out: bool) -> bool {
         let list = if out {
             "scan_input_directions"
         } else {
             "scan_output_directions"
         };
-        self.entry_of(owner, whole, out, list) == 1
+        self.entry_of(owner, written, out, list) == 1
     }
 
     /// An entry of a scan's list, 0 where it is left out, and for loops.
-    fn entry_of(&self, owner: &Owner, whole: ValueId, out: bool, list: &str) -> i64 {
+    fn entry_of(&self, owner: &Owner, written: ValueId, out: bool, list: &str) -> i64 {
         if !owner.is_scan() {
             return 0;
         }
         let node = &self.graph.nodes[owner.node()];
-        let at = self.place_in_list(owner, whole, out);
+        let at = self.place_in_list(owner, written, out);
         let entries = node.attrs.ints(list);
         let entry = at.and_then(|k| entries?.get(k).copied());
         entry.unwrap_or(0)

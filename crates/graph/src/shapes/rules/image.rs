@@ -58,9 +58,9 @@ fn resize(c: &mut Context<'_>) -> Answer {
             dims[axis] = size;
         }
     } else {
-        // A region of the input changes the size as well.
-        let is_crop = c.text("coordinate_transformation_mode") == Some("tf_crop_and_resize");
-        let scales = c.floats(scales_at).filter(|_| !is_crop);
+        // A region of the input does not change the size, whatever the operator's text says: neither
+        // ONNX's reference nor ONNX Runtime lets it.
+        let scales = c.floats(scales_at);
         scale(c, &mut dims, &chosen, scales.as_deref())?;
     }
     c.set_dims(0, dtype, dims);
