@@ -22,12 +22,12 @@ pub(super) const KERNELS: &[(&str, Make)] = &[
     ),
     (
         "ReduceMax",
-        |s| with_type!(s.input(0)?.dtype, numbers_and_truth, T => fold::<T>(s, T::LEAST, |all, x| Number::max(all, x))),
+        |s| with_type!(s.input(0)?.dtype, numbers_and_truth, T => fold::<T>(s, T::LEAST, Number::max)),
     ),
     ("ReduceMin", |s| {
         with_type!(s.input(0)?.dtype, numbers_and_truth, T => {
             let start = if s.input(0)?.dtype == DType::Bool { T::ONE } else { T::GREATEST };
-            fold::<T>(s, start, |all, x| Number::min(all, x))
+            fold::<T>(s, start, Number::min)
         })
     }),
     ("ArgMax", |s| place_of(s, true)),
