@@ -178,6 +178,74 @@ fn data_of_constants_may_decide_sizes() {
     assert_eq!(found[1], (vec![1, 2], vec![1.0, 3.0]));
 }
 
+/// A kernel that has nothing to read writes zeros, and leaves nothing of what was there.
+#[test]
+fn outputs_of_nothing_are_zeros() {
+    for line in [
+        "%y: float32[1, 2, 1, 1] = GlobalAveragePool(%x)",
+        "%y: float32[1, 2, 1, 1] = GlobalMaxPool(%x)",
+        "%y: float32[1, 2, 1, 1] = GlobalLpPool(%x)",
+    ] {
+        let source = format!(
+            "model m onnx opsets [\"\" 17]
+graph ^main {{
+  %x: float32[1, 2, 0, 3] = Data()
+  {line}
+  NetOutput(%y) @out
+}}"
+        );
+        let graph = text::parse(&source).expect("a model");
+        let table = OpTable::builtin(graph.dialect);
+        let plan = tenure_plan::plan(&graph, &table, &PlanOptions::default(), &Config::default());
+        let plan = tenure_check::check(&graph, &table, &plan.expect("a plan").plan);
+        let plan = plan.expect("right");
+        let program = Program::new(&graph, &table, &plan, &Kernels::builtin(), Layout::Planned);
+        // A kernel may refuse, but must not show what was there.
+        let Ok(mut program) = program else { continue };
+        program.poison(0x7f);
+        program.run(&[&[]]).expect("a run");
+        let found = decode(DType::F32, &program.result(0)).expect("numbers");
+        let (poison, inf) = (f64::from(f32::from_bits(0x7f7f_7f7f)), f64::NEG_INFINITY);
+        assert!(found.iter().all(|&n| n != poison), "{line}: {found:?}");
+        assert!(
+            found.iter().all(|&n| n == 0.0 || n == inf || n.is_nan()),
+            "{line}: {found:?}"
+        );
+    }
+}
+
+/// Regions of images, as ONNX Runtime has them.
+#[test]
+fn regions_are_brought_to_one_size() {
+    let image: Vec<f64> = (0..16).map(f64::from).collect();
+    let run = |attrs: &str, roi: [f64; 4]| {
+        let lines = format!(
+            "  %x: float32[1, 1, 4, 4] = Data()
+  %r: float32[1, 4] = Data()
+  %b: int64[1] = Const() {{value = int64[1] [0]}}
+  %y: float32[1, 1, 2, 2] = RoiAlign(%x, %r, %b) {{output_height = 2, output_width = 2, {attrs}}}
+  NetOutput(%y) @out"
+        );
+        run(&lines, &[(DType::F32, &image), (DType::F32, &roi)])
+            .remove(0)
+            .1
+    };
+    let whole = [0.0, 0.0, 4.0, 4.0];
+    // Means of quarters: of the elements themselves, or of places half an element further.
+    assert_eq!(run("sampling_ratio = 2", whole), [2.5, 4.5, 10.5, 12.5]);
+    let old = "sampling_ratio = 1, coordinate_transformation_mode = \"output_half_pixel\"";
+    assert_eq!(run(old, whole), [5.0, 7.0, 13.0, 15.0]);
+    assert_eq!(
+        run("sampling_ratio = 1, spatial_scale = 0.5", whole),
+        [0.0, 1.0, 4.0, 5.0]
+    );
+    // Outside there is nothing.
+    assert_eq!(
+        run("sampling_ratio = 0", [-9.0, -9.0, -7.0, -7.0]),
+        [0.0; 4]
+    );
+}
+
 /// A result with one axis twice is refused, and not computed.
 #[test]
 fn an_axis_twice_in_a_result_is_refused() {

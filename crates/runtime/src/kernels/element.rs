@@ -367,15 +367,15 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The element as a float64.
+    /// The element as a float64; no number where there is none.
     #[inline]
     pub(super) fn f64(self, i: usize) -> f64 {
-        any_element!(self, x => x[i].f64(), s => small::get(s.bytes, s.dtype, i))
+        any_element!(self, x => x.get(i).map_or(f64::NAN, |x| x.f64()), s => small::get(s.bytes, s.dtype, i))
     }
 
-    /// The element as an integer, cut off.
+    /// The element as an integer, cut off; 0 where there is none.
     #[inline]
     pub(super) fn i64(self, i: usize) -> i64 {
-        any_element!(self, x => Number::i64(x[i]), s => small::get(s.bytes, s.dtype, i).i64())
+        any_element!(self, x => x.get(i).map_or(0, |&x| Number::i64(x)), s => small::get(s.bytes, s.dtype, i).i64())
     }
 }

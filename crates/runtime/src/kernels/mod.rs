@@ -30,6 +30,7 @@ mod pool;
 mod quantize;
 mod recurrent;
 mod reduce;
+mod regions;
 mod resize;
 mod signal;
 pub mod sizes;
@@ -46,7 +47,7 @@ use std::sync::Arc;
 
 use tenure_graph::effects::Cleared;
 use tenure_graph::plan::Item;
-use tenure_graph::{Attr, Attrs, DType, Graph, NodeId};
+use tenure_graph::{Attr, Attrs, DType, Dialect, Graph, NodeId, ValueId};
 
 pub use crate::memory::Call;
 
@@ -80,6 +81,39 @@ impl<F: FnMut(&mut Call<'_>) -> Result<(), String> + Send> Kernel for Plain<F> {
 /// Makes a kernel of a closure that needs its inputs apart from its outputs.
 fn kernel(run: impl FnMut(&mut Call<'_>) -> Result<(), String> + Send + 'static) -> Made {
     Ok(Box::new(Plain(run)))
+}
+
+/// A kernel some of whose inputs have no elements, so that it may have nothing to write: what it does
+/// not write is 0, and not what was there.
+struct OfNothing {
+    kernel: Box<dyn Kernel>,
+    outputs: usize,
+}
+
+impl Kernel for OfNothing {
+    fn run(&mut self, call: &mut Call<'_>) -> Result<(), String> {
+        for output in 0..self.outputs {
+            call.write::<u8>(output).fill(0);
+        }
+        self.kernel.run(call)
+    }
+}
+
+/// Makes the kernel of a node.
+pub(crate) fn make(maker: &Maker, site: &Site<'_>) -> Made {
+    let kernel = maker(site)?;
+    let is_empty = |value: &Option<ValueId>| {
+        let shape = value.and_then(|v| site.graph.values[v].shape.as_ref()?.known());
+        shape.is_some_and(|dims| dims.contains(&0))
+    };
+    let node = &site.graph.nodes[site.node];
+    let outputs = node.outputs.len();
+    // Operators of Graph Engine may add to what is there.
+    let is_onnx = site.graph.dialect == Dialect::Onnx;
+    if is_onnx && node.inputs.iter().any(is_empty) && !node.outputs.iter().all(is_empty) {
+        return Ok(Box::new(OfNothing { kernel, outputs }));
+    }
+    Ok(kernel)
 }
 
 /// A kernel whose output 0 may be written over some inputs.
@@ -380,6 +414,7 @@ impl Kernels {
             quantize::KERNELS,
             recurrent::KERNELS,
             reduce::KERNELS,
+            regions::KERNELS,
             resize::KERNELS,
             signal::KERNELS,
             unary::KERNELS,

@@ -342,7 +342,8 @@ fn step<T: Product>(
     let act = &layer.activations[d * per..(d + 1) * per];
     let peep = call.read::<T>(7);
     let peep = peep.get(d * 3 * hidden..(d + 1) * 3 * hidden);
-    let clip = |x: f64| x.clamp(-layer.clip, layer.clip);
+    // Not `clamp`, which has no answer where the bounds are no numbers.
+    let clip = |x: f64| x.max(-layer.clip).min(layer.clip);
     // The input's part of a gate, its bias included; that of the state has a bias of its own.
     let at = |b: usize| {
         let t = if layer.backwards[d] {

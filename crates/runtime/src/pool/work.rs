@@ -10,7 +10,7 @@ use tenure_graph::{Graph, NodeId};
 use super::sizing::{Given, Lone, takes_part};
 use super::{Here, Operand, Pool, Spot, Store, to_usize};
 use crate::allocator::Block;
-use crate::kernels::{Dims, Kernel, Maker, Site};
+use crate::kernels::{self, Dims, Kernel, Maker, Site};
 use crate::memory::{Address, Memory, Place, Slots};
 
 /// Most shapes that a node's kernels are kept for.
@@ -161,7 +161,7 @@ impl PoolWork {
         }
         let make = self.make.as_ref();
         let make = make.ok_or("there is no kernel for this operator")?;
-        let kernel = make(&Site::new(graph, id))?;
+        let kernel = kernels::make(&**make, &Site::new(graph, id))?;
         let scratch = effects.scratch.iter().map(|s| s.size).collect();
         Ok(How::Kernel(kernel, scratch))
     }

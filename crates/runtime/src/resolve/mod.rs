@@ -16,7 +16,7 @@ use crate::RuntimeError;
 use crate::error::Unsupported;
 use crate::exec::execute;
 use crate::fault::Fault;
-use crate::kernels::{Kernels, Site};
+use crate::kernels::{self, Kernels, Site};
 use crate::memory::{Address, Place, Slots};
 use crate::pool::Pool;
 use crate::program::{Action, Instruction, Layout, Program, Tensor, Usage, Work};
@@ -380,7 +380,8 @@ impl Resolve<'_> {
             return Ok(None);
         };
         let cleared = cleared(self.graph, self.table, id);
-        let kernel = match make(&Site::new(self.graph, id).with_cleared(&cleared)) {
+        let site = Site::new(self.graph, id).with_cleared(&cleared);
+        let kernel = match kernels::make(make, &site) {
             Ok(kernel) => kernel,
             Err(reason) => {
                 self.refuse(id, reason);
