@@ -235,7 +235,8 @@ fn is_moment(graph: &Graph, table: &OpTable, copy: NodeId, output: usize) -> boo
     members(from).any(is_variable) && (is_written(from) || is_written(to))
 }
 
-/// Whether the guard, given the program without a copy, makes as many as there were.
+/// Whether the guard, given the program without a copy, makes as many as there were, or refuses it:
+/// another copy would be needed where none can stand.
 fn is_made_again(with: &Graph, without: &Graph, table: &OpTable) -> bool {
     let options = Options::of(without);
     // Mostly the very program comes out, which the guard leaves as it is.
@@ -243,7 +244,6 @@ fn is_made_again(with: &Graph, without: &Graph, table: &OpTable) -> bool {
     if once.is_ok_and(|once| once.graph(without) == with) {
         return true;
     }
-    // What it refuses without a copy it asks that copy for.
     let again = compile::run(without, table, &options);
     again.map_or(true, |again| {
         copied(again.graph(without), table) >= copied(with, table)

@@ -21,6 +21,21 @@ fn every_copy_in_a_random_program_is_needed() {
     assert!(tally.needed > graphs() / 4, "{tally:?}");
 }
 
+/// Programs in which copies once were needless, one or two of each kind.
+const ONCE_NEEDLESS: &[u64] = &[
+    16_671, 17_931, 20_339, 28_357, 45_647, 45_968, 53_556, 59_703, 76_133, 87_479, 103_628,
+    124_279, 144_403, 168_748, 174_447, 247_099, 302_204, 323_801, 374_213, 384_088, 468_373,
+];
+
+#[test]
+fn what_was_needless_once_is_not_again() {
+    for &seed in ONCE_NEEDLESS {
+        let tally = look(&format!("seed {seed}"), &random(seed)).expect("plans pass their check");
+        assert_eq!(tally.needless, Vec::<String>::new());
+        assert_eq!(tally.programs, 1);
+    }
+}
+
 /// The cases of the repository, and the shared ones where they are at hand.
 fn cases() -> Vec<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

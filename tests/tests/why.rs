@@ -199,7 +199,7 @@ fn a_slice_is_damaged_under_all_its_names() {
         };
         let pair = ["b/t", "r"].map(named);
         let why = Why::of(&graph, &table).expect("a program");
-        let (Relation::Apart { wrong } | Relation::Unordered { wrong, .. }) =
+        let (Relation::Apart { wrong, .. } | Relation::Unordered { wrong, .. }) =
             why.relation(pair[0], pair[1])
         else {
             panic!("a slice is made in each pass");
@@ -261,12 +261,12 @@ fn what_is_said_is_so_when_it_is_played() {
                         fail("they meet");
                     }
                 }
-                Relation::Apart { wrong } | Relation::Unordered { wrong, .. }
+                Relation::Apart { wrong, .. } | Relation::Unordered { wrong, .. }
                     if wrong.is_empty() =>
                 {
                     *count.entry("nobody reads").or_default() += 1;
                 }
-                Relation::Apart { wrong } => {
+                Relation::Apart { wrong, .. } => {
                     if let Err(error) = stage.goes_wrong(wrong, is_guarded) {
                         fail(&format!("{error}\n{}", told(wrong)));
                     }
@@ -276,7 +276,7 @@ fn what_is_said_is_so_when_it_is_played() {
                     }
                     played += 1;
                 }
-                Relation::Unordered { right, wrong } => {
+                Relation::Unordered { right, wrong, .. } => {
                     if let Err(error) = stage.goes_wrong(wrong, is_guarded) {
                         fail(&format!("{error}\n{}", told(wrong)));
                     }

@@ -37,6 +37,8 @@ const STAGES: &[(&str, Stage)] = &[
     ("layout", layout::resolve),
     ("fixed-addresses", fixed_addresses::run),
     ("in-place", in_place::resolve),
+    // What copies a variable reads it when whoever reads the copy did.
+    ("state-order", state::keep_order),
 ];
 
 /// What stages begin with, and say of themselves.

@@ -16,7 +16,7 @@ use crate::Guarded;
 use crate::error::GuardError;
 use crate::finding::{Finding, Kind};
 use crate::storage::{
-    Anchor, Joined, SOURCE_VARIABLE, Within, in_order, is_condition, outer_input,
+    Anchor, Joined, SOURCE_VARIABLE, Within, in_order, is_condition, outer_input, result_of,
 };
 use crate::work::Work;
 
@@ -502,11 +502,7 @@ fn inner_result(graph: &Graph, made: Anchor) -> Option<ValueId> {
     let Slot::Out(o) = made.slot else {
         return None;
     };
-    let body = graph.nodes[made.node].bodies.first()?;
-    let output = graph.subgraphs[body.graph].output?;
-    let inputs = graph.nodes[output].inputs.iter().enumerate();
-    let mut inputs = inputs.filter(|(i, _)| result_index(graph, Some(output), *i) == o as usize);
-    inputs.next().and_then(|(_, value)| *value)
+    result_of(graph, graph.nodes[made.node].bodies.first()?.graph, o)
 }
 
 #[cfg(test)]

@@ -21,9 +21,6 @@ const STAGE: &str = "needless";
 /// Nodes that are looked at in all attempts together: in large programs copies are not tried.
 const NODES_OF_ATTEMPTS: usize = 1 << 14;
 
-/// The stages that take out copies of the program itself.
-const REMOVING: &[&str] = &["identity", "tensor-moves", "read-write"];
-
 /// The stage that puts in order what others would part.
 const ORDERING: &str = "values";
 
@@ -42,85 +39,134 @@ pub(crate) trait Guard {
 /// Those of `guard`.
 pub(crate) fn take_out(
     given: &Graph,
-    mut done: Guarded,
+    done: Guarded,
     table: &OpTable,
     guard: &impl Guard,
 ) -> Result<Guarded, GuardError> {
-    let Some(mut graph) = done.graph.take() else {
-        return Ok(done);
+    let mut attempts = Attempts {
+        labels: given.nodes.keys().map(|n| given.node_label(n)).collect(),
+        left: NODES_OF_ATTEMPTS,
+        table,
+        guard,
     };
-    let labels: FxHashSet<String> = given.nodes.keys().map(|n| given.node_label(n)).collect();
-    let mut left = NODES_OF_ATTEMPTS;
-    let mut has_gained = true;
-    while std::mem::take(&mut has_gained) {
-        if let Some(less) = without_removable(&graph, table, guard)? {
-            graph = less.graph(&graph).clone();
-            done.then(less);
-        }
-        for copied in copied(&graph, table, &labels)? {
-            let Some(rest) = left.checked_sub(graph.nodes.len()) else {
-                break;
-            };
-            left = rest;
-            let Some(without) = copied.taken_out(&graph, table)? else {
-                continue;
-            };
-            let old = price(&graph, table);
-            let saves = |again: &Guarded| is_less(price(again.graph(&without.graph), table), old);
-            let found = done.findings.iter().find(|f| copied.is_about(f));
-            let (kind, stage) = found.map_or((Kind::ReadWrite, ""), |f| (f.kind, f.stage));
-            // Mostly the stage that made the copy makes it again, which is soon seen; but what comes
-            // before it may do with order now.
-            let Ok(quick) = guard.stages(&[ORDERING, stage], &without.graph) else {
-                continue;
-            };
-            if !saves(&quick) && !copied.is_elsewhere(quick.graph(&without.graph), table, old) {
-                continue;
-            }
-            let Ok(mut again) = guard.all(&without.graph) else {
-                continue;
-            };
-            if !saves(&again) {
-                let now = again.graph(&without.graph);
-                match without_removable(now, table, guard)? {
-                    Some(less) => again.then(less),
-                    None => continue,
-                }
-            }
-            if !saves(&again) {
-                continue;
-            }
-            done.findings.retain(|f| !copied.is_about(f));
-            let by_node = |f: &&mut Finding| f.by.as_deref() == Some(&*copied.node);
-            for finding in done.findings.iter_mut().filter(by_node) {
-                finding.by.clone_from(&without.rest);
-            }
-            let edits = without.edits.into_iter();
-            done.edits.extend(edits.map(|edit| Edited { kind, ..edit }));
-            graph = again.graph(&without.graph).clone();
-            done.then(again);
-            has_gained = true;
-        }
+    let mut done = attempts.one_by_one(done)?;
+    while let Some(less) = attempts.once_more(&done)? {
+        done = less;
     }
-    done.graph = Some(graph);
     Ok(done)
 }
 
-/// The program without those of its own copies that the stages take out now that others stand: one
-/// at the border of a subgraph stayed for as long as nothing else stood there.
-fn without_removable(
-    graph: &Graph,
-    table: &OpTable,
-    guard: &impl Guard,
-) -> Result<Option<Guarded>, GuardError> {
-    let old = price(graph, table);
-    let saves = |done: &Guarded| is_less(price(done.graph(graph), table), old);
-    let mut done = guard.stages(REMOVING, graph)?;
-    if !saves(&done) {
-        return Ok(None);
+/// What copies are tried with.
+struct Attempts<'a, G> {
+    /// The nodes that were there before the guard.
+    labels: FxHashSet<String>,
+    /// How many nodes may still be looked at.
+    left: usize,
+    table: &'a OpTable,
+    guard: &'a G,
+}
+
+impl<G: Guard> Attempts<'_, G> {
+    /// Guards a guarded program again. Copies of its own that stayed for what was around them may go
+    /// now, or be parted among their readers, so that others go. `None` where that saves nothing.
+    fn once_more(&mut self, done: &Guarded) -> Result<Option<Guarded>, GuardError> {
+        let Some(graph) = &done.graph else {
+            return Ok(None);
+        };
+        let Some(left) = self.left.checked_sub(graph.nodes.len()) else {
+            return Ok(None);
+        };
+        self.left = left;
+        // What is refused now stays as it is.
+        let again = self.guard.all(graph).ok();
+        let Some(again) = again.filter(|again| again.graph.is_some()) else {
+            return Ok(None);
+        };
+        let mut more = done.clone();
+        more.then(again);
+        let more = self.one_by_one(more)?;
+        let saves = is_less(
+            price(more.graph(graph), self.table),
+            price(graph, self.table),
+        );
+        Ok(saves.then_some(more))
     }
-    done.then(guard.all(done.graph(graph))?);
-    Ok(saves(&done).then_some(done))
+
+    /// How many copies of the program stand before or behind one of the guard, and may go for that
+    /// when it is asked again.
+    fn doubled(&self, graph: &Graph) -> usize {
+        let is_own = |n: NodeId| self.labels.contains(&graph.node_label(n));
+        let copies = |n: NodeId| self.table.traits(graph, n).has(Trait::Copies);
+        let all = graph.nodes.iter().filter(|&(id, _)| copies(id));
+        let doubled = all.filter(|&(id, node)| {
+            let mut read = node.inputs.iter().flatten();
+            read.any(|&value| {
+                let from = graph.values[value].producer;
+                copies(from) && is_own(id) != is_own(from)
+            })
+        });
+        doubled.count()
+    }
+
+    /// Takes out each value that is copied where the guard then does with less.
+    fn one_by_one(&mut self, mut done: Guarded) -> Result<Guarded, GuardError> {
+        let table = self.table;
+        let Some(mut graph) = done.graph.take() else {
+            return Ok(done);
+        };
+        let mut has_gained = true;
+        while std::mem::take(&mut has_gained) {
+            for copied in copied(&graph, table, &self.labels)? {
+                let Some(rest) = self.left.checked_sub(graph.nodes.len()) else {
+                    break;
+                };
+                self.left = rest;
+                let Some(without) = copied.taken_out(&graph, table)? else {
+                    continue;
+                };
+                let old = price(&graph, table);
+                let saves =
+                    |again: &Guarded| is_less(price(again.graph(&without.graph), table), old);
+                let found = done.findings.iter().find(|f| copied.is_about(f));
+                let (kind, stage) = found.map_or((Kind::ReadWrite, ""), |f| (f.kind, f.stage));
+                // Mostly the stage that made the copy makes it again, which is soon seen; but what
+                // comes before it may do with order now.
+                let tried = self.guard.stages(&[ORDERING, stage], &without.graph);
+                // Where no other copy can stand, this one must.
+                let Ok(tried) = tried else { continue };
+                let doubled = self.doubled(&graph);
+                let is_doubled =
+                    |done: &Guarded| self.doubled(done.graph(&without.graph)) > doubled;
+                if !saves(&tried) && !is_doubled(&tried) {
+                    continue;
+                }
+                let Ok(mut again) = self.guard.all(&without.graph) else {
+                    continue;
+                };
+                if !saves(&again)
+                    && is_doubled(&again)
+                    && let Ok(more) = self.guard.all(again.graph(&without.graph))
+                {
+                    again.then(more);
+                }
+                if !saves(&again) {
+                    continue;
+                }
+                done.findings.retain(|f| !copied.is_about(f));
+                let by_node = |f: &&mut Finding| f.by.as_deref() == Some(&*copied.node);
+                for finding in done.findings.iter_mut().filter(by_node) {
+                    finding.by.clone_from(&without.rest);
+                }
+                let edits = without.edits.into_iter();
+                done.edits.extend(edits.map(|edit| Edited { kind, ..edit }));
+                graph = again.graph(&without.graph).clone();
+                done.then(again);
+                has_gained = true;
+            }
+        }
+        done.graph = Some(graph);
+        Ok(done)
+    }
 }
 
 /// One value that a node copies.
@@ -146,15 +192,6 @@ impl Copied {
     fn is_about(&self, finding: &Finding) -> bool {
         let is_here = self.places.is_empty() || self.places.contains(&finding.at);
         finding.by.as_ref() == Some(&self.node) && is_here
-    }
-
-    /// Whether a copy elsewhere stands for this one at the same price: there it may let a copy of
-    /// the program go.
-    fn is_elsewhere(&self, graph: &Graph, table: &OpTable, old: (u64, usize)) -> bool {
-        let mut nodes = graph.nodes.keys();
-        self.places.is_empty()
-            && price(graph, table) == old
-            && !nodes.any(|n| graph.node_label(n) == self.node)
     }
 
     /// The program in which who read the copy reads the value; `None` if it is copied no more.

@@ -20,7 +20,9 @@ use crate::finding::{Finding, Kind};
 use crate::layout::attributes::flag;
 use crate::options::Options;
 use crate::state::{Writers, variable_of};
-use crate::storage::{Anchor, in_order, is_condition, outer_input, reference};
+use crate::storage::{
+    Anchor, in_order, is_condition, outer_input, reference, result_of, source_of,
+};
 use crate::work::{CANNOT_BE_DELETED, Work};
 
 const STAGE: &str = "read-write";
@@ -627,20 +629,17 @@ impl<'a> Pass<'a> {
                 return false;
             }
             let made = &graph.values[value];
-            let subgraph = graph.nodes[made.producer].subgraph;
             match table.class(graph, made.producer) {
                 OpClass::Variable | OpClass::Constant => return false,
                 OpClass::Input => {
+                    let subgraph = graph.nodes[made.producer].subgraph;
                     return subgraph == graph.root && self.options.inputs_donated;
                 }
                 _ => {}
             }
-            let input = reference(graph, table, made.producer, made.output);
-            let source = input.map(|i| graph.nodes[made.producer].input(i as usize));
-            match source {
-                Some(Some(source)) => value = source,
-                Some(None) => return false,
-                None => return true,
+            match source_of(graph, table, value) {
+                Some(source) => value = source,
+                None => return reference(graph, table, made.producer, made.output).is_none(),
             }
         }
     }
@@ -674,15 +673,6 @@ fn through_partition(graph: &Graph, table: &OpTable, node: NodeId, o: u32) -> Op
     }
     let (owner, i) = outer_input(graph, table, graph.values[value].producer)?;
     (owner == node).then_some(i)
-}
-
-/// The value that becomes output `index` of a subgraph's owner.
-fn result_of(graph: &Graph, subgraph: SubgraphId, index: u32) -> Option<ValueId> {
-    let output = graph.subgraphs[subgraph].output?;
-    let inputs = graph.nodes[output].inputs.iter().enumerate();
-    let mut inputs =
-        inputs.filter(|(i, _)| result_index(graph, Some(output), *i) == index as usize);
-    inputs.next().and_then(|(_, value)| *value)
 }
 
 #[cfg(test)]
@@ -725,8 +715,19 @@ mod tests {
              else ^e {\n    %d: float32[4] = Data() {parent_index = 1}\n    \
              %r: float32[4] = Relu(%d)\n    NetOutput(%r) @results\n  }",
         ];
+        // What a partition hands on is the variable still.
+        let handed_on = "%h: float32[4] = PartitionedCall(%v)\n  partition ^h {\n    \
+                         %d: float32[4] = Data()\n    NetOutput(%d) @results\n  }\n";
+        let owners = owners.map(str::to_owned);
+        let behind = owners
+            .clone()
+            .map(|owner| handed_on.to_owned() + &owner.replace("%v)", "%h)"));
+        let owners: Vec<String> = owners.into_iter().chain(behind).collect();
         let table = OpTable::builtin(Dialect::Ge);
-        for (writer, owner) in writers.iter().flat_map(|w| owners.map(|o| (*w, o))) {
+        for (writer, owner) in writers
+            .iter()
+            .flat_map(|w| owners.iter().map(move |o| (w, o)))
+        {
             for result in ["%d", "%y"] {
                 let inside = owner.replace("WRITER", writer).replace("RESULT", result);
                 let lines =
@@ -743,6 +744,34 @@ mod tests {
                 let written = Anchor::input(node("b/w"), 0);
                 assert!(!classes.same(variable, written), "{lines}");
             }
+        }
+    }
+
+    /// A loop that reads what was written, and the variable that was written: the copies that it
+    /// works on hold what it would have found.
+    #[test]
+    fn a_copy_of_a_variable_comes_after_what_its_reader_comes_after() {
+        let graph = graph(
+            "%v: float32[4] = Variable()\n%x: float32[4] = Data()\n\
+             %w: float32[4] <ref_input = 0> = Assign(%v, %x) @w\n\
+             %a: float32[4], %b: float32[4] = While(%w, %v)\n  cond ^c {\n    \
+             %s: float32[4] = Data()\n    %q: bool[] = Less(%s)\n    NetOutput(%q) @results\n  }\n  \
+             body ^d {\n    %s: float32[4] = Data() {parent_index = 0}\n    \
+             %t: float32[4] = Data() {parent_index = 1}\n    %m: float32[4] = Add(%s, %t)\n    \
+             %n: float32[4] = Mul(%s, %t)\n    NetOutput(%m, %n) @results\n  }\n\
+             NetOutput(%a, %b) @results",
+        );
+        let table = OpTable::builtin(Dialect::Ge);
+        let guarded = crate::compile::run(&graph, &table, &Options::of(&graph)).unwrap();
+        let safe = guarded.graph(&graph);
+        let work = Work::new(safe, &table);
+        let mut nodes = safe.nodes.keys();
+        let writer = nodes.find(|&n| safe.node_label(n) == "w").unwrap();
+        let copies = safe.subgraphs[safe.root].nodes.iter().copied();
+        let copies: Vec<NodeId> = copies.filter(|&n| work.is_copy(n)).collect();
+        assert!(!copies.is_empty());
+        for copy in copies {
+            assert!(work.is_before(writer, copy), "{}", safe.node_label(copy));
         }
     }
 

@@ -10,7 +10,7 @@ use crate::error::GuardError;
 use crate::finding::Kind;
 use crate::options::Options;
 use crate::passes::Pass;
-use crate::storage::{outer_input, reference};
+use crate::storage::{reference, source_of};
 use crate::work::Work;
 
 /// The variable that a value is, if it is one, or written in one's memory, or another name of it.
@@ -19,32 +19,18 @@ pub(crate) fn variable_of(work: &Work<'_>, value: ValueId) -> Option<NodeId> {
     let mut known = work.variables();
     let mut way = Vec::new();
     let mut next = Some(value);
-    // Each step goes up a reference or out of a subgraph, so it ends.
+    // Each step goes to what is made earlier, so it ends.
     let variable = loop {
         let Some(value) = next else { break None };
         if let Some(&variable) = known.get(&value) {
             break variable;
         }
         way.push(value);
-        let made = &graph.values[value];
-        let producer = made.producer;
-        next = match work.table.class(graph, producer) {
-            OpClass::Variable => break Some(producer),
-            OpClass::Input => {
-                let outer = outer_input(graph, work.table, producer);
-                let through = outer.filter(|&(owner, _)| {
-                    matches!(
-                        work.table.class(graph, owner),
-                        OpClass::Branch | OpClass::Call
-                    )
-                });
-                through.and_then(|(n, i)| graph.nodes[n].input(i as usize))
-            }
-            _ => {
-                let input = reference(graph, work.table, producer, made.output);
-                input.and_then(|i| graph.nodes[producer].input(i as usize))
-            }
-        };
+        let producer = graph.values[value].producer;
+        if work.table.class(graph, producer) == OpClass::Variable {
+            break Some(producer);
+        }
+        next = source_of(graph, work.table, value);
     };
     known.extend(way.into_iter().map(|value| (value, variable)));
     variable

@@ -323,6 +323,34 @@ pub fn outer_input(graph: &Graph, table: &OpTable, node: NodeId) -> Option<(Node
     ((index as usize) < graph.nodes[owner].inputs.len()).then_some((owner, index))
 }
 
+/// The value that becomes output `index` of a subgraph's owner.
+pub(crate) fn result_of(graph: &Graph, subgraph: SubgraphId, index: u32) -> Option<ValueId> {
+    let output = graph.subgraphs[subgraph].output?;
+    let inputs = &graph.nodes[output].inputs;
+    let is_it = |&i: &usize| result_index(graph, Some(output), i) == index as usize;
+    // Mostly results stand in order.
+    let here = Some(index as usize).filter(|i| *i < inputs.len() && is_it(i));
+    inputs[here.or_else(|| (0..inputs.len()).find(is_it))?]
+}
+
+/// The value made before it whose memory a value is: what a reference, view or loop names, what a
+/// branch or partition is given, what is inside a partition. A loop's inner states begin anew.
+pub(crate) fn source_of(graph: &Graph, table: &OpTable, value: ValueId) -> Option<ValueId> {
+    let made = &graph.values[value];
+    let id = made.producer;
+    let bodies = &graph.nodes[id].bodies;
+    let (node, i) = match (table.class(graph, id), bodies.first()) {
+        (OpClass::Input, _) => {
+            let outer = outer_input(graph, table, id)?;
+            let class = table.class(graph, outer.0);
+            matches!(class, OpClass::Branch | OpClass::Call).then_some(outer)?
+        }
+        (OpClass::Call, Some(body)) => return result_of(graph, body.graph, made.output),
+        _ => (id, reference(graph, table, id, made.output)?),
+    };
+    graph.nodes[node].input(i as usize)
+}
+
 /// Whether a node's one subgraph of this id decides whether a loop goes on.
 pub(crate) fn is_condition(graph: &Graph, table: &OpTable, subgraph: SubgraphId) -> bool {
     let Some(owner) = graph.subgraphs[subgraph].owner else {

@@ -11,7 +11,6 @@
 //! what the subgraph was given, so that no copy is needed outside.
 
 use rustc_hash::FxHashSet;
-use tenure_graph::control::result_index;
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::{Graph, NodeId, ValueId};
 
@@ -22,7 +21,7 @@ use crate::options::Options;
 use crate::passes::Pass;
 use crate::read_write::{InputType, Types};
 use crate::state::variable_of;
-use crate::storage::{in_order, is_condition, outer_input, reference};
+use crate::storage::{in_order, is_condition, outer_input, reference, result_of};
 
 /// Puts readers before writers, and copies where that cannot be.
 ///
@@ -201,12 +200,7 @@ impl Pass<'_> {
     /// The value inside a partition that becomes its output.
     fn inner_result(&self, owner: NodeId, index: u32) -> Option<ValueId> {
         let graph = self.work.graph();
-        let body = graph.nodes[owner].bodies.first()?;
-        let output = graph.subgraphs[body.graph].output?;
-        let mut inputs = graph.nodes[output].inputs.iter().enumerate();
-        let (_, value) =
-            inputs.find(|(i, _)| result_index(graph, Some(output), *i) == index as usize)?;
-        *value
+        result_of(graph, graph.nodes[owner].bodies.first()?.graph, index)
     }
 
     /// Where a version begins, by the names that it has in its subgraph and in partitions there.

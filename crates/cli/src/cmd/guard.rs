@@ -70,12 +70,12 @@ fn schedules(
         .collect();
     let mut left = NODES_OF_SCHEDULES;
     let of = |repair: &&Repair<'_>| {
-        let Repair::Found(Finding { by, .. }) = repair else {
+        let Repair::Found(Finding { by, at, .. }) = repair else {
             return None;
         };
         let copy = nodes.get(by.as_ref()?)?;
         left = left.checked_sub(guarded.nodes.len())?;
-        why.without_copy(*copy)
+        why.without_copy(*copy, at)
     };
     Ok(repairs.iter().map(of).collect())
 }

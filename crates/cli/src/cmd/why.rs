@@ -34,6 +34,8 @@ struct Json<'a> {
     chooser: Option<&'a str>,
     /// First and last step at which each is alive in the order of the file.
     alive: [Option<[u32; 2]>; 2],
+    /// The values that meet: the two, or others that are one memory with them.
+    meet: Option<[String; 2]>,
     right: Option<Vec<JsonStep<'a>>>,
     wrong: Option<Vec<JsonStep<'a>>>,
     rules: Vec<JsonRule<'a>>,
@@ -100,6 +102,7 @@ pub fn run(mut args: WhyArgs, ui: &Ui) -> Result<Exit, Failure> {
             back: None,
             chooser: None,
             alive,
+            meet: None,
             right: None,
             wrong: None,
             rules: rules.iter().map(|f| rule(f)).collect(),
@@ -121,8 +124,12 @@ pub fn run(mut args: WhyArgs, ui: &Ui) -> Result<Exit, Failure> {
                 json.back = Some(hops(back));
             }
             Relation::Exclusive { node } => json.chooser = Some(node),
-            Relation::Apart { wrong } => json.wrong = Some(steps(wrong)),
-            Relation::Unordered { right, wrong } => {
+            Relation::Apart { meet, wrong } => {
+                json.meet = Some(meet.map(|v| graph.value_label(v)));
+                json.wrong = Some(steps(wrong));
+            }
+            Relation::Unordered { meet, right, wrong } => {
+                json.meet = Some(meet.map(|v| graph.value_label(v)));
                 json.right = Some(steps(right));
                 json.wrong = Some(steps(wrong));
             }
@@ -159,6 +166,16 @@ fn say(
             ui.say(format!("  {from} -> {to} ({by})"));
         }
     };
+    let meet = |meet: &[ValueId; 2]| {
+        for (name, value) in [a, b].into_iter().zip(meet) {
+            let other = graph.value_label(*value);
+            if other != name {
+                ui.say(format!(
+                    "  {name} is one memory with {other}, which is what meets"
+                ));
+            }
+        }
+    };
     match found {
         Relation::SameMemory { chain: joints } => {
             ui.say(format!("same-memory: {a} and {b} are one memory"));
@@ -187,8 +204,9 @@ fn say(
         Relation::Exclusive { node } => ui.say(format!(
             "exclusive: {node} runs either what needs {a} or what needs {b}, so they may share memory"
         )),
-        Relation::Apart { wrong } => {
+        Relation::Apart { meet: both, wrong } => {
             ui.say(format!("apart: {a} and {b} are needed at the same time"));
+            meet(both);
             for (name, span) in [a, b].into_iter().zip(alive) {
                 if let Some([first, last]) = span {
                     ui.say(format!("  {name} is alive from step {first} to {last}"));
@@ -198,10 +216,15 @@ fn say(
                 list("in one memory this would go wrong:", wrong);
             }
         }
-        Relation::Unordered { right, wrong } => {
+        Relation::Unordered {
+            meet: both,
+            right,
+            wrong,
+        } => {
             ui.say(format!(
                 "unordered: nothing orders the uses of {a} and {b} for certain"
             ));
+            meet(both);
             if !right.is_empty() {
                 list("in one memory this would go well:", right);
             }

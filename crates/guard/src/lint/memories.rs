@@ -1,14 +1,13 @@
 //! Who uses which memory, for the lint: values that are one memory, and their uses.
 
 use rustc_hash::FxHashMap;
-use tenure_graph::control::result_index;
 use tenure_graph::effects::{OpClass, OpTable, Trait};
 use tenure_graph::entity::SecondaryMap;
 use tenure_graph::{Graph, NodeId, ValueId};
 
 use crate::layout::attributes::flag;
 use crate::read_write::INPUT_MUTABLE;
-use crate::storage::{in_order, outer_input, reference};
+use crate::storage::{in_order, outer_input, reference, source_of};
 use crate::work::Work;
 
 /// One use of a memory.
@@ -43,8 +42,8 @@ impl<'a> Memories<'a> {
     /// Looks at a whole program.
     pub(super) fn new(graph: &'a Graph, table: &'a OpTable) -> Self {
         let mut source = SecondaryMap::new();
-        for (id, value) in &graph.values {
-            source[id] = step_up(graph, table, value.producer, value.output);
+        for id in graph.values.keys() {
+            source[id] = step_up(graph, table, id);
         }
         Memories {
             graph,
@@ -176,30 +175,18 @@ impl<'a> Memories<'a> {
     }
 }
 
-/// The value whose memory an output is: what a view or reference names, what is given to a
-/// subgraph, what a partition gives back. A loop begins with a value of its own.
-fn step_up(graph: &Graph, table: &OpTable, node: NodeId, output: u32) -> Option<ValueId> {
-    match table.class(graph, node) {
-        OpClass::Input => {
-            let (owner, i) = outer_input(graph, table, node)?;
-            let by_memory = matches!(
-                table.class(graph, owner),
-                OpClass::Branch | OpClass::Call | OpClass::While
-            );
-            graph.nodes[owner].input(i as usize).filter(|_| by_memory)
+/// The value whose memory a value is, also where it is given to a loop, which begins with a value of
+/// its own and gives back another.
+fn step_up(graph: &Graph, table: &OpTable, value: ValueId) -> Option<ValueId> {
+    let producer = graph.values[value].producer;
+    match (
+        table.class(graph, producer),
+        outer_input(graph, table, producer),
+    ) {
+        (OpClass::While, _) => None,
+        (OpClass::Input, Some((owner, i))) if table.class(graph, owner) == OpClass::While => {
+            graph.nodes[owner].input(i as usize)
         }
-        OpClass::While => None,
-        OpClass::Call if !graph.nodes[node].bodies.is_empty() => {
-            let body = graph.nodes[node].bodies.first()?;
-            let results = graph.subgraphs[body.graph].output?;
-            let inputs = graph.nodes[results].inputs.iter().enumerate();
-            let mut inputs =
-                inputs.filter(|(i, _)| result_index(graph, Some(results), *i) == output as usize);
-            inputs.next().and_then(|(_, value)| *value)
-        }
-        _ => {
-            let i = reference(graph, table, node, output)?;
-            graph.nodes[node].input(i as usize)
-        }
+        _ => source_of(graph, table, value),
     }
 }

@@ -94,6 +94,14 @@ impl<'a> Joints<'a> {
         reached
     }
 
+    /// The inputs that read a value.
+    pub(super) fn readers(&self, value: ValueId) -> impl Iterator<Item = Anchor> + '_ {
+        let made = self.classes.index(Anchor::of(self.graph, value));
+        let beside = made.and_then(|made| self.beside.get(made));
+        let edges = beside.into_iter().flatten().filter(|(_, by)| *by == "edge");
+        edges.map(|&(there, _)| self.classes.anchors[there])
+    }
+
     /// The values of one memory.
     pub(super) fn values(&self, reached: &Reached) -> Vec<ValueId> {
         let anchors = reached.order.iter().map(|&a| self.classes.anchors[a]);

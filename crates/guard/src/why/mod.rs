@@ -22,7 +22,7 @@ use crate::witness::Step;
 use joints::Joints;
 use meet::{Clash, Meeting, can_be_first, gear_of, meeting, never_apart};
 use moments::Moments;
-use schedule::{right, right_before, wrong, wrong_in_some_run};
+use schedule::{Wrong, right, right_before, wrong, wrong_in_some_run};
 use uses::{Sides, Uses, uses};
 
 /// How two values stand to each other.
@@ -58,12 +58,17 @@ pub enum Relation {
     /// In every order that is allowed both are needed at some moment, or one is kept from run to
     /// run.
     Apart {
+        /// The values that meet: the two that were asked about, or others that are one memory with
+        /// the one and with the other.
+        meet: [ValueId; 2],
         /// A schedule in which a reader sees wrong bytes, were they one memory; empty where nobody
         /// reads.
         wrong: Vec<Step>,
     },
     /// Nothing orders their uses for certain.
     Unordered {
+        /// The values that may meet, as above.
+        meet: [ValueId; 2],
         /// A schedule that goes well; empty where none is known.
         right: Vec<Step>,
         /// A schedule in which a reader sees wrong bytes, were they one memory; empty where nobody
@@ -141,41 +146,57 @@ impl<'a> Why<'a> {
     }
 
     /// What stands behind a copy of a guarded program: the shortest schedule in which a reader sees
-    /// wrong bytes, were what is copied and the copy one memory. `None` where there is none: a rule
-    /// asks for the copy, or the node copies nothing.
+    /// wrong bytes, were what is copied and the copy one memory. Of a node that copies several values
+    /// it is about the one that is read at `at`, an anchor in words, if one is. `None` where there is
+    /// none: a rule asks for the copy, or the node copies nothing.
     #[must_use]
-    pub fn without_copy(&self, copy: NodeId) -> Option<Vec<Step>> {
-        let node = &self.graph.nodes[copy];
-        if !self.table.traits(self.graph, copy).has(Trait::Copies) {
+    pub fn without_copy(&self, copy: NodeId, at: &str) -> Option<Vec<Step>> {
+        let graph = self.graph;
+        let node = &graph.nodes[copy];
+        if !self.table.traits(graph, copy).has(Trait::Copies) {
             return None;
         }
-        let mut copied = node.inputs.iter().zip(&node.outputs);
-        copied.find_map(|(from, to)| match self.relation((*from)?, (*to)?) {
-            Relation::Apart { wrong } | Relation::Unordered { wrong, .. } => {
-                (!wrong.is_empty()).then_some(wrong)
-            }
-            _ => None,
-        })
+        let copied = node.inputs.iter().zip(&node.outputs);
+        let copied = copied.filter_map(|(from, to)| Some(((*from)?, (*to)?)));
+        let copied: Vec<(ValueId, ValueId)> = copied.collect();
+        let is_read_at = |value: ValueId| {
+            let mut slots = self.joints.readers(value);
+            slots.any(|slot| slot.label(graph) == at)
+        };
+        let meant = copied.iter().filter(|(_, to)| is_read_at(*to));
+        let meant: Vec<_> = meant.copied().collect();
+        let all = if meant.is_empty() { copied } else { meant };
+        all.into_iter()
+            .find_map(|(from, to)| match self.relation(from, to) {
+                Relation::Apart { wrong, .. } | Relation::Unordered { wrong, .. } => {
+                    (!wrong.is_empty()).then_some(wrong)
+                }
+                _ => None,
+            })
     }
 }
 
 fn answer(moments: &Moments<'_>, a: &Uses, b: &Uses) -> Relation {
     let (of_a, of_b) = (meeting(moments, a, b), meeting(moments, b, a));
     let found = shortest(moments, (a, b), [&of_a, &of_b]);
+    let asked = [a.value, b.value];
     if a.stays || b.stays {
         let in_some_run = || {
             let of_a = wrong_in_some_run(moments, (a, b)).filter(|_| a.stays);
-            of_a.or_else(|| wrong_in_some_run(moments, (b, a)).filter(|_| b.stays))
+            of_a.or_else(|| {
+                let of_b = wrong_in_some_run(moments, (b, a)).filter(|_| b.stays);
+                of_b.map(Wrong::turned)
+            })
         };
-        let wrong = found.or_else(in_some_run).unwrap_or_default();
-        return Relation::Apart { wrong };
+        let Wrong { meet, steps } = found.or_else(in_some_run).unwrap_or(Wrong::none(asked));
+        return Relation::Apart { meet, wrong: steps };
     }
     if of_a.clashes.is_empty() && of_b.clashes.is_empty() {
         return in_order(moments, (a, b), (&of_a, &of_b));
     }
-    let wrong = found.unwrap_or_default();
+    let Wrong { meet, steps: wrong } = found.unwrap_or(Wrong::none(asked));
     if never_apart(moments, a, b) {
-        return Relation::Apart { wrong };
+        return Relation::Apart { meet, wrong };
     }
     let first = |one: &Uses, other: &Uses, (of_one, of_other): (&Meeting, &Meeting)| {
         let can_be = |clash: Clash| {
@@ -191,7 +212,7 @@ fn answer(moments: &Moments<'_>, a: &Uses, b: &Uses) -> Relation {
     };
     let right = first(a, b, (&of_a, &of_b)).or_else(|| first(b, a, (&of_b, &of_a)));
     let right = right.unwrap_or_default();
-    Relation::Unordered { right, wrong }
+    Relation::Unordered { meet, right, wrong }
 }
 
 /// The shortest schedule that goes wrong, of those that were looked at; rather one with a reader of
@@ -200,16 +221,19 @@ fn shortest(
     moments: &Moments<'_>,
     (a, b): (&Uses, &Uses),
     [of_a, of_b]: [&Meeting; 2],
-) -> Option<Vec<Step>> {
-    let of_a = of_a.clashes.iter().map(|&clash| ((a, b), clash));
-    let of_b = of_b.clashes.iter().map(|&clash| ((b, a), clash));
-    let all = of_a.chain(of_b);
-    let all = all.filter_map(|(sides, clash)| {
-        let is_one_node = clash.kept.at == clash.over.start;
-        Some((is_one_node, wrong(moments, sides, clash)?))
+) -> Option<Wrong> {
+    let is_one_node = |clash: &Clash| clash.kept.at == clash.over.start;
+    let of_a = of_a.clashes.iter().filter_map(|clash| {
+        let found = wrong(moments, (a, b), *clash)?;
+        Some((is_one_node(clash), found))
     });
-    let shortest = all.min_by_key(|(is_one_node, steps)| (*is_one_node, steps.len()));
-    shortest.map(|(_, steps)| steps)
+    let of_b = of_b.clashes.iter().filter_map(|clash| {
+        let found = wrong(moments, (b, a), *clash)?.turned();
+        Some((is_one_node(clash), found))
+    });
+    let all = of_a.chain(of_b);
+    let shortest = all.min_by_key(|(is_one_node, found)| (*is_one_node, found.steps.len()));
+    shortest.map(|(_, found)| found)
 }
 
 /// The relation of two memories of which none is written while the other is needed.
@@ -231,7 +255,11 @@ fn in_order(
         let found = meeting(moments, &as_read(a), b);
         (there, back, never) = (found.behind, found.ahead, found.never);
         if of_a.start == of_b.start {
-            return Relation::Apart { wrong: Vec::new() };
+            let meet = [a.value, b.value];
+            return Relation::Apart {
+                meet,
+                wrong: Vec::new(),
+            };
         }
     }
     let path = |(from, to)| path(moments, from, to);
@@ -254,6 +282,7 @@ fn in_order(
             node: chooser(moments, one, other),
         },
         (None, None, None) => Relation::Unordered {
+            meet: [a.value, b.value],
             right: Vec::new(),
             wrong: Vec::new(),
         },
@@ -323,8 +352,8 @@ mod tests {
             Relation::Ordered { path, .. } => format!("{name}: {}", hops(path)),
             Relation::InTurn { there, back } => format!("{name}: {} | {}", hops(there), hops(back)),
             Relation::Exclusive { node } => format!("{name}: {node}"),
-            Relation::Apart { wrong } => format!("{name}: {}", steps(wrong)),
-            Relation::Unordered { right, wrong } => {
+            Relation::Apart { wrong, .. } => format!("{name}: {}", steps(wrong)),
+            Relation::Unordered { right, wrong, .. } => {
                 format!("{name}: {} | {}", steps(right), steps(wrong))
             }
         }
@@ -442,7 +471,7 @@ mod tests {
             let mut nodes = safe.nodes.keys();
             nodes.find(|&n| safe.node_label(n) == label).unwrap()
         };
-        let steps = why.without_copy(node("w_value_copy"));
+        let steps = why.without_copy(node("w_value_copy"), "");
         let steps: Vec<String> = steps.unwrap().iter().map(ToString::to_string).collect();
         let expected = [
             "x writes x",
@@ -451,7 +480,63 @@ mod tests {
             "r reads x and finds w",
         ];
         assert_eq!(steps, expected);
-        assert_eq!(why.without_copy(node("r")), None);
+        assert_eq!(why.without_copy(node("r"), ""), None);
+    }
+
+    #[test]
+    fn of_values_that_one_node_copies_each_has_a_schedule_of_its_own() {
+        let graph = graph(
+            "%x: float32[4] = Data()\n%y: float32[4] = Data() {index = 1}\n\
+             %w: float32[4], %z: float32[4] = While(%x, %y) @w\n  cond ^c {\n    \
+             %s: float32[4] = Data()\n    %p: bool[] = Less(%s)\n    NetOutput(%p) @results\n  }\n  \
+             body ^b {\n    %s: float32[4] = Data() {parent_index = 0}\n    \
+             %t: float32[4] = Data() {parent_index = 1}\n    %u: float32[4] = Add(%s, %t)\n    \
+             %v: float32[4] = Mul(%s, %t)\n    NetOutput(%u, %v) @results\n  }\n\
+             NetOutput(%w, %z) @results",
+        );
+        let table = OpTable::builtin(Dialect::Ge);
+        let guarded = crate::compile::run(&graph, &table, &crate::Options::default()).unwrap();
+        let safe = guarded.graph(&graph);
+        let why = Why::of(safe, &table).unwrap();
+        let mut copies = safe
+            .nodes
+            .keys()
+            .filter(|&n| table.traits(safe, n).has(Trait::Copies));
+        let copy = copies.find(|&n| safe.nodes[n].outputs.len() == 2).unwrap();
+        let at = |i| format!("input {i} of \"b/results\"");
+        let steps = [0, 1].map(|i| why.without_copy(copy, &at(i)).unwrap());
+        for (steps, value) in steps.iter().zip(["b/s", "b/t"]) {
+            let last = steps.last().unwrap();
+            assert!(last.does.contains(value), "{steps:?}");
+        }
+    }
+
+    #[test]
+    fn what_meets_is_named_where_it_is_another_name() {
+        let lines = "%k: bool[] = Data()\n%x: float32[4] = Data() {index = 1}\n\
+                     %n: float32[4] = Neg(%x)\n%y: float32[4] = If(%k, %n)\n  then ^t {\n    \
+                     %a: float32[4] = Data() {parent_index = 1}\n    \
+                     %b: float32[4] = Softmax(%a)\n    NetOutput(%b) @results\n  }\n  \
+                     else ^e {\n    %d: float32[4] = Softmax(%x^g)\n    \
+                     %c: float32[4] = Softmax(%d)\n    NetOutput(%c) @results\n  }\n\
+                     %z: float32[4] = Add(%n, %y)\nNetOutput(%z) @results";
+        let graph = graph(lines);
+        let table = OpTable::builtin(Dialect::Ge);
+        let named = |name: &str| {
+            let mut values = graph.values.keys();
+            values.find(|&v| graph.value_label(v) == name).unwrap()
+        };
+        let why = Why::of(&graph, &table).unwrap();
+        let [a, d] = ["t/a", "e/d"].map(named);
+        let (Relation::Apart { meet, .. } | Relation::Unordered { meet, .. }) = why.relation(a, d)
+        else {
+            panic!("they meet");
+        };
+        assert_eq!(meet, [named("n"), d]);
+        let Relation::Apart { meet, .. } = why.relation(d, a) else {
+            panic!("they meet");
+        };
+        assert_eq!(meet, [d, named("n")]);
     }
 
     /// Two values on stream 0, between them in time nodes of two gears on stream 1; the first value is

@@ -29,17 +29,42 @@ struct Scene {
     collects: Option<NodeId>,
 }
 
+/// A schedule that goes wrong.
+pub(super) struct Wrong {
+    /// The value that is read and the one that is written over it.
+    pub(super) meet: [ValueId; 2],
+    pub(super) steps: Vec<Step>,
+}
+
+impl Wrong {
+    /// No schedule of two values.
+    pub(super) const fn none(meet: [ValueId; 2]) -> Self {
+        let steps = Vec::new();
+        Wrong { meet, steps }
+    }
+
+    /// The same for who asked the other way round.
+    pub(super) fn turned(self) -> Self {
+        let [read, over] = self.meet;
+        Wrong {
+            meet: [over, read],
+            ..self
+        }
+    }
+}
+
 /// A schedule in which a reader of `kept` finds what was written in `other`.
 pub(super) fn wrong(
     moments: &Moments<'_>,
     (kept, other): (&Uses, &Uses),
     clash: Clash,
-) -> Option<Vec<Step>> {
+) -> Option<Wrong> {
     let scene = Scene::of(moments, kept, clash)?;
     let mut line = Line::new(moments, &scene, clash);
     let Clash { kept: need, over } = clash;
     let written = name(moments, other, over.value);
     let read = name(moments, kept, scene.reader.1);
+    let meet = [scene.reader.1, over.value];
     match scene.collects {
         // What is made slice by slice is there in part after the first pass.
         Some(owner) => {
@@ -54,7 +79,7 @@ pub(super) fn wrong(
     if scene.reader.0 == over.start && need.to == over.start {
         let does = format!("writes {written} over {read}, which it reads");
         line.run(over.start, does);
-        return Some(line.steps);
+        return Some(line.wrong(meet));
     }
     let over_it = match scene.maker.0 == over.start {
         true => format!(
@@ -77,7 +102,7 @@ pub(super) fn wrong(
     }
     let found = moments.graph.value_label(over.value);
     line.run(scene.reader.0, format!("reads {read} and finds {found}"));
-    Some(line.steps)
+    Some(line.wrong(meet))
 }
 
 /// A schedule in which what is kept from run to run is found overwritten, in the next one where it is
@@ -85,7 +110,7 @@ pub(super) fn wrong(
 pub(super) fn wrong_in_some_run(
     moments: &Moments<'_>,
     (kept, other): (&Uses, &Uses),
-) -> Option<Vec<Step>> {
+) -> Option<Wrong> {
     let reads = kept.reads.iter();
     let reads = reads.flat_map(|(&value, reads)| reads.iter().map(move |r| (r.0, value)));
     let (at, value) = reads.min()?;
@@ -115,7 +140,7 @@ pub(super) fn wrong_in_some_run(
     } else {
         line.run(at, format!("reads {read} and finds {found}"));
     }
-    Some(line.steps)
+    Some(line.wrong([value, over.value]))
 }
 
 /// The schedule in which the reader of a clash comes first; `None` where it has to come later.
@@ -610,6 +635,12 @@ impl<'a> Line<'a> {
         if let Some(bodies) = self.then.take() {
             self.choose(bodies);
         }
+    }
+
+    /// What it shows of two values.
+    fn wrong(self, meet: [ValueId; 2]) -> Wrong {
+        let steps = self.steps;
+        Wrong { meet, steps }
     }
 
     fn push(&mut self, node: NodeId, does: String) {
