@@ -139,6 +139,13 @@ impl<D: Device> Layers<D> {
         }
     }
 
+    /// A span goes back to its layer, used until `stamp`.
+    #[inline]
+    pub(super) fn put_back(&mut self, home: Home, span: SpanId, stamp: Tick) {
+        let freed = self.layer_mut(home).free(span, stamp);
+        debug_assert!(freed.is_ok(), "a span is held once");
+    }
+
     /// Takes memory for a layer from those below it.
     pub(super) fn grow(&mut self, home: Home, bytes: u64, effort: Effort) -> Option<SpanId> {
         let reserved = self.cache.from_below();

@@ -271,8 +271,7 @@ impl<D: Device> Allocator<D> {
             match (memory, stream.and_then(|s| entry.uses.only_of(s))) {
                 // The usual case, in short.
                 (Memory::Span(home, span), Some(stamp)) => {
-                    let freed = self.layers.layer_mut(home).free(span, stamp);
-                    debug_assert!(freed.is_ok(), "a block has a span of its own");
+                    self.layers.put_back(home, span, stamp);
                     self.blocks.remove(block.index);
                 }
                 _ => self.settle(block.index),
@@ -299,14 +298,10 @@ impl<D: Device> Allocator<D> {
         let Some(entry) = self.blocks.at(index) else {
             return;
         };
-        let memory = entry.memory;
-        let knower = match self.owner(memory) {
+        let knower = match self.owner(entry.memory) {
             Some(stream) => Knower::Stream(stream),
-            None if memory == Memory::Nothing => Knower::Nobody,
+            None if entry.memory == Memory::Nothing => Knower::Nobody,
             None => Knower::All,
-        };
-        let Some(entry) = self.blocks.at_mut(index) else {
-            return;
         };
         let unknown = match knower {
             Knower::Nobody => None,
@@ -321,11 +316,13 @@ impl<D: Device> Allocator<D> {
             stream,
             tick,
         };
-        entry.waits = Some(wait);
         if matches!(entry.memory, Memory::Span(..)) {
             self.released.lend(entry.bytes, index);
         }
         self.released.park(wait, index);
+        if let Some(entry) = self.blocks.at_mut(index) {
+            entry.waits = Some(wait);
+        }
     }
 
     /// The memory of a block goes back to where it came from, and the block is no more.
@@ -348,8 +345,7 @@ impl<D: Device> Allocator<D> {
                 // by an earlier event.
                 let stamp = entry.uses.only_of(stream);
                 let stamp = stamp.unwrap_or_else(|| self.clocks.now(stream));
-                let freed = self.layers.layer_mut(home).free(span, stamp);
-                debug_assert!(freed.is_ok(), "a block has a span of its own");
+                self.layers.put_back(home, span, stamp);
                 if home == Home::Pool(stream) && !self.clocks.is_alive(stream) {
                     let now = self.clocks.now(0);
                     self.layers.recycle_pool(stream, u64::MAX, now);
