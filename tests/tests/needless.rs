@@ -21,15 +21,16 @@ fn every_copy_in_a_random_program_is_needed() {
     assert!(tally.needed > graphs() / 4, "{tally:?}");
 }
 
-/// Programs in which copies once were needless, one or two of each kind.
-const ONCE_NEEDLESS: &[u64] = &[
+/// Programs in which copies once were needless, one or two of each kind, or whose plan was refused.
+const ONCE_WRONG: &[u64] = &[
     16_671, 17_931, 20_339, 28_357, 45_647, 45_968, 53_556, 59_703, 76_133, 87_479, 103_628,
-    124_279, 144_403, 168_748, 174_447, 247_099, 302_204, 323_801, 374_213, 384_088, 468_373,
+    113_577, 124_279, 144_403, 168_748, 174_447, 247_099, 302_204, 323_801, 374_213, 384_088,
+    468_373, 1_008_718,
 ];
 
 #[test]
-fn what_was_needless_once_is_not_again() {
-    for &seed in ONCE_NEEDLESS {
+fn what_was_wrong_once_is_not_again() {
+    for &seed in ONCE_WRONG {
         let tally = look(&format!("seed {seed}"), &random(seed)).expect("plans pass their check");
         assert_eq!(tally.needless, Vec::<String>::new());
         assert_eq!(tally.programs, 1);

@@ -84,7 +84,8 @@ fn access(op: &Op, writes: bool, layout: &Layout) -> Option<(Item, Region)> {
     let (item, from, is_write) = match *op {
         Op::Read { item, .. } => (item, 0, false),
         Op::Write { item, .. } | Op::Spoil { item } => (item, 0, true),
-        Op::Extend { value, from, .. } => (Item::Value(value), from, true),
+        // Nothing is written: whoever reads the longer value finds what is there.
+        Op::Extend { value, from, .. } => (Item::Value(value), from, false),
         Op::Open { value, .. } => (Item::Value(value), 0, true),
         Op::Name { .. } | Op::Keep { .. } | Op::Take { .. } => return None,
     };

@@ -115,7 +115,7 @@ impl<G: Guard> Attempts<'_, G> {
             return Ok(done);
         };
         let mut has_gained = true;
-        while std::mem::take(&mut has_gained) {
+        while std::mem::take(&mut has_gained) && graph.nodes.len() <= self.left {
             for copied in copied(&graph, table, &self.labels)? {
                 let Some(rest) = self.left.checked_sub(graph.nodes.len()) else {
                     break;
@@ -231,7 +231,7 @@ fn copied(
         let outputs = &graph.nodes[id].outputs;
         for (slot, output) in (0u32..).zip(outputs) {
             let readers = output.map_or(&[][..], |value| work.users(value));
-            if readers.is_empty() || is_moment(graph, table, &classes, id, slot) {
+            if is_moment(graph, table, &classes, id, slot) {
                 continue;
             }
             let readers = readers.iter().map(|&(n, i)| Anchor::input(n, i));

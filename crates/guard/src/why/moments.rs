@@ -8,6 +8,7 @@
 //! its own.
 
 use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
 use tenure_graph::control::{Point, Transfer, transfers};
 use tenure_graph::effects::{Gears, OpClass, OpTable};
 use tenure_graph::entity::SecondaryMap;
@@ -29,6 +30,9 @@ pub(super) struct Need {
     /// The same for a way into a body.
     into: Option<SubgraphId>,
 }
+
+/// All that a moment waits for; mostly one or two.
+type Needs = SmallVec<[Need; 2]>;
 
 /// A value that is handed over between a node and a body of it.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +62,7 @@ pub(super) struct Moments<'a> {
     pub(super) node: Vec<NodeId>,
     /// The subgraph that has to run for the moment to come.
     pub(super) home: Vec<SubgraphId>,
-    pub(super) needs: Vec<Vec<Need>>,
+    pub(super) needs: Vec<Needs>,
     pub(super) start: SecondaryMap<NodeId, Option<usize>>,
     pub(super) end: SecondaryMap<NodeId, Option<usize>>,
     pub(super) borders: FxHashMap<SubgraphId, Border>,
@@ -75,7 +79,10 @@ pub(super) struct Moments<'a> {
 
 /// The moments that the next node on a stream waits for: its last node, and what came behind that
 /// in bodies and gears that may not have run.
-type LastOn = FxHashMap<StreamId, Vec<usize>>;
+type LastOn = FxHashMap<StreamId, Last>;
+
+/// On one stream mostly a single one.
+type Last = SmallVec<[usize; 1]>;
 
 /// So many moments at most are waited for one by one.
 const FEW: usize = 8;
@@ -96,7 +103,7 @@ struct Open {
     /// The borders that its end waits for: its start, then those of its bodies.
     left: Vec<usize>,
     /// What each body leaves behind on streams.
-    streams: Vec<(StreamId, Vec<usize>)>,
+    streams: Vec<(StreamId, Last)>,
 }
 
 impl<'a> Moments<'a> {
@@ -170,7 +177,7 @@ impl<'a> Moments<'a> {
         moments
     }
 
-    fn push(&mut self, node: NodeId, home: SubgraphId, needs: Vec<Need>) -> usize {
+    fn push(&mut self, node: NodeId, home: SubgraphId, needs: Needs) -> usize {
         self.node.push(node);
         self.home.push(home);
         self.needs.push(needs);
@@ -190,7 +197,7 @@ impl<'a> Moments<'a> {
             // Each body follows on the start.
             state.border = state.left[0];
         }
-        let enter = self.push(owner, subgraph, vec![body(state.border)]);
+        let enter = self.push(owner, subgraph, smallvec![body(state.border)]);
         state.border = enter;
         self.hand_over(owner, k, Point::Enter(number(k)), open);
         let filled = open.last().map_or(enter, |state| state.border);
@@ -208,7 +215,7 @@ impl<'a> Moments<'a> {
         let subgraph = self.graph.nodes[owner].bodies[k].graph;
         let Some(state) = open.last_mut() else { return };
         let nodes = self.graph.subgraphs[subgraph].nodes.iter();
-        let mut needs: Vec<Need> = nodes.filter_map(|&n| self.end[n]).map(body).collect();
+        let mut needs: Needs = nodes.filter_map(|&n| self.end[n]).map(body).collect();
         needs.push(body(state.border));
         let leave = self.push(owner, subgraph, needs);
         state.border = leave;
@@ -234,7 +241,7 @@ impl<'a> Moments<'a> {
         };
         let here = state.transfers.iter().filter(|t| t.at == point);
         for transfer in here.copied().collect::<Vec<_>>() {
-            let at = self.push(owner, home, vec![body(state.border)]);
+            let at = self.push(owner, home, smallvec![body(state.border)]);
             state.border = at;
             self.handed.push(Handed {
                 owner,
@@ -263,7 +270,7 @@ impl<'a> Moments<'a> {
     fn begin(&mut self, id: NodeId) -> usize {
         let graph = self.graph;
         let node = &graph.nodes[id];
-        let mut needs = Vec::new();
+        let mut needs = Needs::new();
         for &value in node.inputs.iter().flatten() {
             let Some(end) = self.end[graph.values[value].producer] else {
                 continue;
@@ -308,11 +315,11 @@ impl<'a> Moments<'a> {
     /// What the next node on a stream waits for.
     fn last_on(&self, stream: StreamId) -> &[usize] {
         let mut found = self.frames.iter().rev().filter_map(|f| f.get(&stream));
-        found.next().map_or(&[], Vec::as_slice)
+        found.next().map_or(&[], Last::as_slice)
     }
 
     fn is_last_on(&mut self, stream: StreamId, at: usize) {
-        let mut last = vec![at];
+        let mut last: Last = smallvec![at];
         if let Some(gear) = self.gear(at) {
             let others = self.last_on(stream).iter().copied();
             last.extend(others.filter(|&other| self.gear(other) != Some(gear)));
@@ -349,14 +356,14 @@ impl<'a> Moments<'a> {
     }
 
     /// A stream goes on behind a body that may not have run.
-    fn goes_on(&mut self, owner: NodeId, stream: StreamId, list: Vec<usize>) {
-        let mut all = self.last_on(stream).to_vec();
+    fn goes_on(&mut self, owner: NodeId, stream: StreamId, list: Last) {
+        let mut all = Last::from(self.last_on(stream));
         all.extend(list);
         if all.len() > FEW {
             // What comes in the runs of other gears does not wait for the owner of one.
             let gear = self.start[owner].and_then(|at| self.gear(at));
             let waits = |&at: &usize| gear.is_none() || self.gear(at) == gear;
-            let (waiting, others): (Vec<usize>, Vec<usize>) = all.iter().partition(|at| waits(at));
+            let (waiting, others): (Last, Last) = all.into_iter().partition(waits);
             let needs = waiting.iter().map(|&at| self.need(at, owner, "stream"));
             let needs = needs.collect();
             all = others;
