@@ -21,6 +21,9 @@ const STAGE: &str = "needless";
 /// Nodes that are looked at in all attempts together: in large programs copies are not tried.
 const NODES_OF_ATTEMPTS: usize = 1 << 14;
 
+/// How often a guarded program is guarded again at most.
+const MOST_ROUNDS: usize = 8;
+
 /// The stage that puts in order what others would part.
 const ORDERING: &str = "values";
 
@@ -50,8 +53,11 @@ pub(crate) fn take_out(
         guard,
     };
     let mut done = attempts.one_by_one(done)?;
-    while let Some(less) = attempts.once_more(&done)? {
-        done = less;
+    for _ in 0..MOST_ROUNDS {
+        match attempts.once_more(&done)? {
+            Some(more) => done = more,
+            None => break,
+        }
     }
     Ok(done)
 }
@@ -68,7 +74,9 @@ struct Attempts<'a, G> {
 
 impl<G: Guard> Attempts<'_, G> {
     /// Guards a guarded program again. Copies of its own that stayed for what was around them may go
-    /// now, or be parted among their readers, so that others go. `None` where that saves nothing.
+    /// now, or be parted among their readers, so that others go; and what copies have made possible
+    /// is done, so that whoever guards the program once more finds nothing to do. `None` where
+    /// nothing changes or copies would cost more.
     fn once_more(&mut self, done: &Guarded) -> Result<Option<Guarded>, GuardError> {
         let Some(graph) = &done.graph else {
             return Ok(None);
@@ -85,11 +93,10 @@ impl<G: Guard> Attempts<'_, G> {
         let mut more = done.clone();
         more.then(again);
         let more = self.one_by_one(more)?;
-        let saves = is_less(
-            price(more.graph(graph), self.table),
-            price(graph, self.table),
-        );
-        Ok(saves.then_some(more))
+        let new = price(more.graph(graph), self.table);
+        let old = price(graph, self.table);
+        let is_no_worse = new == old || is_less(new, old);
+        Ok(is_no_worse.then_some(more))
     }
 
     /// How many copies of the program stand before or behind one of the guard, and may go for that

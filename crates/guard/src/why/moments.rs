@@ -97,6 +97,7 @@ enum Task {
 
 /// An owner whose bodies are laid out.
 struct Open {
+    /// Sorted by when they happen.
     transfers: Vec<Transfer>,
     /// The last border that was passed.
     border: usize,
@@ -142,6 +143,7 @@ impl<'a> Moments<'a> {
                     let mut transfers = transfers(graph, id, table.class(graph, id));
                     let names = |v: Option<ValueId>| v.is_some_and(asked);
                     transfers.retain(|t| names(t.from) || names(t.to));
+                    transfers.sort_by_key(|t| t.at);
                     open.push(Open {
                         transfers,
                         border: start,
@@ -239,8 +241,10 @@ impl<'a> Moments<'a> {
             Point::Begin => self.graph.nodes[owner].subgraph,
             Point::Enter(_) | Point::Leave(_) => bodies[k].graph,
         };
-        let here = state.transfers.iter().filter(|t| t.at == point);
-        for transfer in here.copied().collect::<Vec<_>>() {
+        let from = state.transfers.partition_point(|t| t.at < point);
+        let to = state.transfers.partition_point(|t| t.at <= point);
+        for i in from..to {
+            let transfer = state.transfers[i];
             let at = self.push(owner, home, smallvec![body(state.border)]);
             state.border = at;
             self.handed.push(Handed {
