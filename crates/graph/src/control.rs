@@ -91,7 +91,12 @@ pub fn transfers(graph: &Graph, node: NodeId, class: OpClass) -> Vec<Transfer> {
                 }
                 for (i, &r) in results.iter().enumerate() {
                     let to = owner.output(result_index(graph, subgraph.output, i));
-                    add(leave, Pass::Move, r, to);
+                    // The one body of a call has no other to share its results with.
+                    let pass = match class {
+                        OpClass::Call => Pass::View,
+                        _ => Pass::Move,
+                    };
+                    add(leave, pass, r, to);
                 }
             }
             OpClass::Loop => {

@@ -4,7 +4,7 @@
 //! folding is on; so do variables, inputs in the caller's memory, and values whose size is not
 //! known before the run.
 
-use tenure_graph::control::{Pass, transfers};
+use tenure_graph::control::{Pass, Point, transfers};
 use tenure_graph::effects::demands::bound_variables;
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::entity::{EntitySet, SecondaryMap};
@@ -77,8 +77,9 @@ pub fn homes(graph: &Graph, table: &OpTable, options: &PlanOptions) -> Homes {
             }
             let views = options.sharing >= Sharing::Views;
             for transfer in transfers(graph, node, class) {
-                if let (Pass::View, Some(from), Some(to)) =
-                    (transfer.pass, transfer.from, transfer.to)
+                // What a call gives back is not known before what is in it.
+                if let (Pass::View, Point::Enter(_), Some(from), Some(to)) =
+                    (transfer.pass, transfer.at, transfer.from, transfer.to)
                     && homes.of[from] == Home::Constant
                     && views
                 {

@@ -139,7 +139,8 @@ impl Sweep<'_> {
         if self.plain {
             return;
         }
-        for t in transfers.iter().filter(|t| t.pass == Pass::View) {
+        let is_given = |t: &&Transfer| t.pass == Pass::View && matches!(t.at, Point::Enter(_));
+        for t in transfers.iter().filter(is_given) {
             if let (Some(from), Some(to)) = (t.from, t.to) {
                 let data = self.graph.values[to].producer;
                 let step = point_step(self.graph, self.schedule, node, t.at);
@@ -292,7 +293,7 @@ pub(crate) fn moves(
 ) -> Vec<(u32, Transfer)> {
     transfers(graph, owner, table.class(graph, owner))
         .into_iter()
-        .filter(|t| t.pass == Pass::Move)
+        .filter(|t| t.pass == Pass::Move || matches!((t.pass, t.at), (Pass::View, Point::Leave(_))))
         .map(|t| (point_step(graph, schedule, owner, t.at), t))
         .collect()
 }

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
-use tenure_graph::control::{Pass, transfers};
+use tenure_graph::control::{Pass, Point, transfers};
 use tenure_graph::effects::{Alias, OpClass, OpTable};
 use tenure_graph::entity::SecondaryMap;
 use tenure_graph::plan::PlanOptions;
@@ -209,21 +209,33 @@ type Variables = SecondaryMap<ValueId, Option<ValueId>>;
 /// Follows variables through views, references and the borders of subgraphs.
 fn variables(graph: &Graph, table: &OpTable) -> Variables {
     let mut of: Variables = SecondaryMap::with_capacity(graph.values.len());
-    let mut pending = vec![graph.root];
-    while let Some(subgraph) = pending.pop() {
-        for &node in &graph.subgraphs[subgraph].nodes {
-            let n = &graph.nodes[node];
-            let class = table.class(graph, node);
-            if class == OpClass::Variable {
-                for &value in n.outputs.iter().flatten() {
-                    of[value] = Some(value);
-                }
-                continue;
+    let hand_over = |of: &mut Variables, node: NodeId, is_here: fn(Point) -> bool| {
+        let all = transfers(graph, node, table.class(graph, node)).into_iter();
+        for t in all.filter(|t| is_here(t.at)) {
+            if let (Pass::View, Some(from), Some(to)) = (t.pass, t.from, t.to) {
+                of[to] = of[from];
             }
-            if !n.inputs.iter().flatten().any(|&v| of[v].is_some()) {
-                pending.extend(n.bodies.iter().rev().map(|b| b.graph));
-                continue;
+        }
+    };
+    let nodes = |subgraph: SubgraphId| graph.subgraphs[subgraph].nodes.iter();
+    let mut open = vec![(None, nodes(graph.root))];
+    while let Some((owner, rest)) = open.last_mut() {
+        let Some(&node) = rest.next() else {
+            if let Some(owner) = *owner {
+                hand_over(&mut of, owner, |at| matches!(at, Point::Leave(_)));
             }
+            open.pop();
+            continue;
+        };
+        let n = &graph.nodes[node];
+        let class = table.class(graph, node);
+        if class == OpClass::Variable {
+            for &value in n.outputs.iter().flatten() {
+                of[value] = Some(value);
+            }
+            continue;
+        }
+        if n.inputs.iter().flatten().any(|&v| of[v].is_some()) {
             let effects = table.effects(graph, node);
             for a in effects.views.iter().chain(&effects.refs) {
                 let ends = (n.input(a.input as usize), n.output(a.output as usize));
@@ -231,13 +243,10 @@ fn variables(graph: &Graph, table: &OpTable) -> Variables {
                     of[to] = of[from];
                 }
             }
-            for t in transfers(graph, node, class) {
-                if let (Pass::View, Some(from), Some(to)) = (t.pass, t.from, t.to) {
-                    of[to] = of[from];
-                }
-            }
-            pending.extend(n.bodies.iter().rev().map(|b| b.graph));
+            hand_over(&mut of, node, |at| !matches!(at, Point::Leave(_)));
         }
+        let bodies = n.bodies.iter().rev();
+        open.extend(bodies.map(|b| (Some(node), nodes(b.graph))));
     }
     of
 }

@@ -180,3 +180,51 @@ fn a_plan_of_another_graph_does_no_harm() {
     }
     assert!(refused > 5, "{refused}");
 }
+
+/// Who reads a variable finds what was written last, whatever name it has: through a view, or given
+/// back by a partition, also by one in another.
+#[test]
+fn a_variable_is_one_under_each_of_its_names() {
+    let partition = |name: &str, given: &str, lines: &str, result: &str| {
+        format!(
+            "%{name}: float32[4] = PartitionedCall(%{given})\n  partition ^g{name} {{\n    \
+             %d: float32[4] = Data() {{parent_index = 0}}\n    {lines}\n    \
+             NetOutput(%{result}) @r inputs [{{parent_index = 0}}]\n  }}\n"
+        )
+    };
+    let inner = partition("e", "d", "", "d");
+    let names = [
+        "%n: float32[4] = Reshape(%v)\n".to_owned(),
+        "%n: float32[4] <ref_input = 0> = Reshape(%v)\n".to_owned(),
+        partition("n", "v", "", "d"),
+        partition("n", "v", "%c: float32[4] = Reshape(%d)", "c"),
+        partition("n", "v", &inner, "e"),
+        format!(
+            "%m: float32[4] = Reshape(%v)\n{}",
+            partition("n", "m", "", "d")
+        ),
+    ];
+    for name in names {
+        let lines = format!(
+            "%x: float32[4] = Data()\n%v: float32[4] = Variable() {{value = [1.0, 2.0, 3.0, 4.0]}}\n\
+             {name}%y: float32[4] <ref_input = 0> = InplaceAdd(%n, %x)\n\
+             %z: float32[4] = Relu(%v) after @y\nNetOutput(%z, %y, %n, %v) @out"
+        );
+        let graph = parsed(Dialect::Ge, &lines);
+        let plan = planned(&graph);
+        let mut program = program(&graph, &plan).expect("a program");
+        let x: Vec<u8> = [10.0f32; 4].iter().flat_map(|x| x.to_le_bytes()).collect();
+        for run in [1.0f32, 2.0] {
+            program.run(&[&x]).expect("it runs");
+            let expected = [1.0f32, 2.0, 3.0, 4.0].map(|v| v + 10.0 * run);
+            let expected: Vec<u8> = expected.iter().flat_map(|v| v.to_le_bytes()).collect();
+            for result in 0..4 {
+                assert_eq!(
+                    program.result(result),
+                    expected,
+                    "result {result} of {lines}"
+                );
+            }
+        }
+    }
+}

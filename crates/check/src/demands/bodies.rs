@@ -51,8 +51,13 @@ impl Gather<'_, '_> {
             kept: Vec::new(),
             workspaces: Vec::new(),
         };
+        // What is another name of a result is settled when that is known.
+        let names = owner.transfers.iter().filter(|t| t.pass == Pass::View);
+        let named: FxHashSet<ValueId> = names.filter_map(|t| t.to).collect();
         for &value in node.outputs.iter().flatten() {
-            self.settle(value, None);
+            if !named.contains(&value) {
+                self.settle(value, None);
+            }
         }
         self.copies(id);
         let first = owner.at(Point::Begin);

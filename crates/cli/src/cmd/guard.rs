@@ -18,7 +18,7 @@ use crate::{files, pipeline};
 #[derive(Serialize)]
 struct Json<'a> {
     repairs: Vec<JsonRepair<'a>>,
-    /// Findings about which nothing was done.
+    /// Conflicts that no copy and no order resolves.
     unrepaired: Vec<JsonRepair<'a>>,
     copies: JsonCopies,
     control_edges: usize,
@@ -101,6 +101,8 @@ pub fn run(mut args: GuardArgs, ui: &Ui) -> Result<Exit, Failure> {
         .filter(|f| f.repair.is_empty() && shown(f.kind))
         .collect();
     let sums = Sums::of(graph, after, table);
+    let is_resolved = guarded.findings.iter().all(|f| !f.repair.is_empty());
+    let exit = if is_resolved { Exit::Done } else { Exit::No };
     let wrong = schedules(&chosen, after, table);
     let wrong = wrong.map_err(|e| Failure::bad(format!("{path}: {e}")))?;
     if args.json {
@@ -119,7 +121,7 @@ pub fn run(mut args: GuardArgs, ui: &Ui) -> Result<Exit, Failure> {
             warnings: &loaded.warnings,
         };
         ui.data(serde_json::to_string_pretty(&json).map_err(Failure::internal)?);
-        return Ok(Exit::Done);
+        return Ok(exit);
     }
     for warning in &loaded.warnings {
         ui.warn(warning);
@@ -142,7 +144,7 @@ pub fn run(mut args: GuardArgs, ui: &Ui) -> Result<Exit, Failure> {
         ));
     }
     ui.say(sum(sums));
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 fn json<'a>(repair: &Repair<'a>, wrong: Option<&'a [Step]>) -> JsonRepair<'a> {

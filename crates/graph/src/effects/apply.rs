@@ -154,7 +154,10 @@ impl Builder<'_> {
             Pure::Never => false,
             Pure::When(conditions) => conditions.iter().all(|c| c.holds(&scope)),
         };
-        effects.shape_only = slots(&row.shape_only, node.inputs.len()).collect();
+        // Where a node writes in an input's memory, that input's bytes are used.
+        let is_written = |i: &u32| effects.refs.iter().any(|a| a.input == *i);
+        let shape_only = slots(&row.shape_only, node.inputs.len());
+        effects.shape_only = shape_only.filter(|i| !is_written(i)).collect();
         for scratch in &row.scratch {
             let align = scratch.align;
             match scratch.size.eval(&scope).map(u64::try_from) {

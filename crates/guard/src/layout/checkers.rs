@@ -12,7 +12,7 @@ use super::attributes::{Attribute, Traits};
 use super::class::ClassView;
 use super::runs::{ends_meet, is_run_of};
 use super::table::{Checker, Rule};
-use crate::storage::Anchor;
+use crate::storage::{Anchor, source_of};
 
 /// Two anchors of one class, the first before the second in the class's list, each with the
 /// attribute that the rule is asked for.
@@ -346,11 +346,14 @@ impl ClassView<'_> {
         false
     }
 
-    /// Whether a group of inputs is, as a whole, what a group of outputs is cut from.
+    /// Whether a group of inputs is, as a whole, what a group of outputs is cut from, under whatever
+    /// name.
     fn is_first_piece(&self, inputs: NodeId, outputs: NodeId) -> bool {
-        let graph = self.work.graph();
-        let first = graph.nodes[outputs].input(0).map(|v| Anchor::of(graph, v));
-        first == Some(Anchor::output(inputs, 0))
+        let (graph, table) = (self.work.graph(), self.work.table);
+        let whole = graph.nodes[inputs].output(0);
+        let cut = graph.nodes[outputs].input(0);
+        let mut names = std::iter::successors(cut, |&v| source_of(graph, table, v));
+        whole.is_some() && names.any(|v| Some(v) == whole)
     }
 
     /// Whether two packed groups of inputs that share this class fit into one row.

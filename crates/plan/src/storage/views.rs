@@ -63,7 +63,16 @@ impl Join<'_> {
                         }
                     }
                 }
-                Phase::Begin | Phase::End => {}
+                Phase::End => {
+                    let class = self.table.class(self.graph, step.node);
+                    for t in transfers(self.graph, step.node, class) {
+                        let is_given_back = t.pass == Pass::View && matches!(t.at, Point::Leave(_));
+                        if is_given_back && t.from.is_some_and(|v| self.is_variable(v)) {
+                            self.variable(t.from, t.to);
+                        }
+                    }
+                }
+                Phase::Begin => {}
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Nodes with bodies: what passes between an owner and the subgraphs that it runs, and where the
 //! run goes on.
 
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use tenure_graph::control::{Pass, Point, Transfer, transfers};
 use tenure_graph::effects::OpClass;
@@ -66,8 +67,13 @@ impl Resolve<'_> {
             transfers.clear();
         }
         let node = &self.graph.nodes[id];
+        // Another name of a result is settled when that is known.
+        let names = transfers.iter().filter(|t| t.pass == Pass::View);
+        let named: FxHashSet<ValueId> = names.filter_map(|t| t.to).collect();
         for &value in node.outputs.iter().flatten() {
-            self.places.settle(value, None)?;
+            if !named.contains(&value) {
+                self.places.settle(value, None)?;
+            }
         }
         self.copies(id)?;
         let mut owner = Owner {

@@ -141,18 +141,19 @@ fn add_storages(
     }
     for number in 0..plan.steps.len() {
         let step = plan.steps[number];
-        if !matches!(step.phase, Phase::Run | Phase::Begin) {
+        if matches!(step.phase, Phase::Enter(_)) {
             continue;
         }
         let effects = table.effects(graph, step.node);
         let node = &graph.nodes[step.node];
-        for (k, _) in (0u32..).zip(&effects.scratch) {
+        let scratch = effects.scratch.iter().filter(|_| step.phase != Phase::End);
+        for (k, _) in (0u32..).zip(scratch) {
             wanted.push((
                 vec![Item::Workspace(step.node, k)],
                 Life::from_elem(uses.span(step.node), 1),
             ));
         }
-        if step.phase == Phase::Begin {
+        if step.phase != Phase::Run {
             for t in transfers(graph, step.node, table.class(graph, step.node)) {
                 if let (Pass::View, Some(from), Some(to)) = (t.pass, t.from, t.to)
                     && variables.contains(&from)
