@@ -614,18 +614,20 @@ impl<'a> Pass<'a> {
         one_node
             && match output {
                 OutputType::Shared => true,
-                OutputType::Writeable => self.is_sole_path(value),
+                OutputType::Writeable => self.is_sole_path(value, node),
                 OutputType::Constant | OutputType::Sole => false,
             }
     }
 
-    /// Whether only one node at a time reaches the memory of a value, back to where it comes from.
-    fn is_sole_path(&self, value: ValueId) -> bool {
+    /// Whether nobody else reaches the memory of a value when a reader starts, back to where it comes
+    /// from: at each of its names all others have read it before.
+    fn is_sole_path(&self, value: ValueId, reader: NodeId) -> bool {
         let graph = self.work.graph();
         let table = self.work.table;
-        let mut value = value;
+        let (mut value, mut reader) = (value, reader);
         loop {
-            if self.work.users(value).len() != 1 {
+            let users = self.work.users(value);
+            if users.len() != 1 && !self.comes_last(reader, users) {
                 return false;
             }
             let made = &graph.values[value];
@@ -638,7 +640,15 @@ impl<'a> Pass<'a> {
                 _ => {}
             }
             match source_of(graph, table, value) {
-                Some(source) => value = source,
+                Some(source) => {
+                    value = source;
+                    let around = graph.around(made.producer, graph.home(source));
+                    let inside = || graph.subgraphs[graph.home(source)].output;
+                    reader = match around.or_else(inside) {
+                        Some(next) => next,
+                        None => return false,
+                    };
+                }
                 None => return reference(graph, table, made.producer, made.output).is_none(),
             }
         }
@@ -695,6 +705,31 @@ mod tests {
             [false, false, true],
         ];
         assert_eq!(copies, expected);
+    }
+
+    #[test]
+    fn who_comes_last_under_all_names_of_a_memory_may_have_it() {
+        let program = |of: &str, order: &str| {
+            format!(
+                "%x: float32[4] = Data()\n%n: float32[4] = Neg(%x)\n%q: float32[4] = Relu(%n)\n\
+                 %i: float32[4] <ref_input = 0> = InplaceAdd(%n, %x){order}\n{of}\
+                 NetOutput(%h, %q) @results"
+            )
+        };
+        let plain = "%h: float32[4] = HcomAllReduce(%i) {_input_mutable = true}\n";
+        let inside = "%h: float32[4] = PartitionedCall(%i)\n  partition ^p {\n    \
+                      %d: float32[4] = Data() {parent_index = 0}\n    \
+                      %r: float32[4] = HcomAllReduce(%d) {_input_mutable = true}\n    \
+                      NetOutput(%r) @results\n  }\n";
+        for of in [plain, inside] {
+            for (order, copies) in [(" after @q", 0), (" after @x", 1)] {
+                let graph = graph(&program(of, order));
+                let table = OpTable::builtin(Dialect::Ge);
+                let done = resolve(&graph, &table, &Options::default()).unwrap();
+                let found = done.findings.iter().filter(|f| f.by.is_some()).count();
+                assert_eq!(found, copies, "{of}{order}: {:?}", done.findings);
+            }
+        }
     }
 
     #[test]

@@ -32,6 +32,25 @@ fn collectives_write_copies_of_what_others_need() {
 }
 
 #[test]
+fn who_lists_a_slot_to_be_cleared_that_he_has_not_is_refused() {
+    for (list, is_there) in [
+        ("[0]", true),
+        ("[-1]", true),
+        ("[1]", false),
+        ("[-2]", false),
+    ] {
+        for attr in ["atomic_output_index", "atomic_input_index"] {
+            let lines =
+                format!("%x: float32[4] = Relu()\n%y: float32[4] = Add(%x) {{{attr} = {list}}}");
+            let graph = crate::testing::graph(&lines);
+            let table = tenure_graph::effects::OpTable::builtin(graph.dialect);
+            let done = zeroing::run(&graph, &table, &Options::default());
+            assert_eq!(done.is_ok(), is_there, "{lines}");
+        }
+    }
+}
+
+#[test]
 fn groups_get_copies_of_what_cannot_move() {
     let cases = [
         (

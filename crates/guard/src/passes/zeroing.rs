@@ -22,7 +22,7 @@ const CLEARS_ITSELF: &str = "need_gentask_atomic";
 /// Runs the pass.
 ///
 /// # Errors
-/// When an edit does not fit.
+/// When an edit does not fit, or a node lists an input or output which it has not.
 pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
     let mut pass = Pass::new(graph, table, Kind::Atomic, "zeroing");
     for subgraph in graph.subgraphs.keys() {
@@ -52,6 +52,7 @@ impl Pass<'_> {
             if asks {
                 let reason = "some of its memory must be zero when it starts";
                 self.set(id, "is_atomic_node", reason)?;
+                self.slots_exist(id)?;
                 self.warn_of_given_inputs(id);
             }
             if (asks || engine_asks) && is_known {
@@ -143,6 +144,29 @@ impl Pass<'_> {
         let read = node.inputs.iter().flatten();
         let mut producers = read.map(|&v| graph.values[v].producer);
         flag(&node.extra, "atomic_from_kernel") && !producers.any(given)
+    }
+
+    /// Refuses a node that lists an input or output which it has not; -1 stands for all.
+    fn slots_exist(&self, id: NodeId) -> Result<(), GuardError> {
+        let graph = self.work.graph();
+        let node = &graph.nodes[id];
+        let lists = [
+            (CLEARS_INPUTS, "inputs", node.inputs.len()),
+            (CLEARS_OUTPUTS, "outputs", node.outputs.len()),
+        ];
+        for (name, what, count) in lists {
+            let indexes = node.attrs.ints(name).unwrap_or_default();
+            let exists = |i: &i64| *i == -1 || usize::try_from(*i).is_ok_and(|i| i < count);
+            if let Some(i) = indexes.iter().find(|i| !exists(i)) {
+                return Err(GuardError::Malformed {
+                    at: format!("{name} of {:?}", graph.node_label(id)),
+                    problem: format!(
+                        "it lists {i}, but the node has {count} {what}: give each by its number from 0, or -1 for all"
+                    ),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Says that an input is to be cleared though somebody has put data there.
