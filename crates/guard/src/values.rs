@@ -10,7 +10,9 @@
 //! again among the nodes inside. The innermost come first: who works on a copy inside does not write
 //! what the subgraph was given, so that no copy is needed outside.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use std::collections::hash_map::Entry;
 use tenure_graph::effects::{OpClass, OpTable};
 use tenure_graph::{Graph, NodeId, ValueId};
 
@@ -48,6 +50,7 @@ fn down_to_a_copy(
 ) -> Result<Guarded, GuardError> {
     let types = Types::of(graph, table, options)?;
     let mut pass = Pass::new(graph, table, Kind::ReadWrite, "values");
+    let names = pass.names(&types);
     let mut by_level: Vec<Vec<NodeId>> = Vec::new();
     for node in in_order(graph, graph.root) {
         let level = graph.depth(graph.nodes[node].subgraph);
@@ -56,14 +59,10 @@ fn down_to_a_copy(
     }
     for level in levels {
         for &node in by_level.get(level).map_or(&[][..], Vec::as_slice) {
-            for (o, value) in (0u32..).zip(&graph.nodes[node].outputs) {
+            for &value in graph.nodes[node].outputs.iter().flatten() {
                 // A version begins where its memory is written, or handed into a subgraph.
-                let is_view =
-                    pass.source(&types, node, o).is_some() || pass.is_twin(&types, node, o);
-                if let Some(value) = *value
-                    && !is_view
-                {
-                    pass.version(&types, value, options)?;
+                if !names.views.contains(&value) {
+                    pass.version(&types, &names, value, options)?;
                 }
             }
         }
@@ -86,14 +85,53 @@ struct Use {
     does: InputType,
 }
 
+/// Which values are other names of what is there already.
+#[derive(Default)]
+struct Names {
+    /// The outputs that are an input under another name.
+    of_input: FxHashMap<(NodeId, u32), SmallVec<[ValueId; 1]>>,
+    /// The other outputs of a partition that are the same memory, by the first of them.
+    twins: FxHashMap<ValueId, Vec<ValueId>>,
+    /// All values but those with which a version begins.
+    views: FxHashSet<ValueId>,
+}
+
 impl Pass<'_> {
+    /// Looks at the outputs of all nodes.
+    fn names(&self, types: &Types<'_>) -> Names {
+        let graph = self.work.graph();
+        let mut names = Names::default();
+        for (id, node) in &graph.nodes {
+            let is_call = self.work.table.class(graph, id) == OpClass::Call;
+            let mut first: FxHashMap<ValueId, ValueId> = FxHashMap::default();
+            for (o, value) in (0u32..).zip(&node.outputs) {
+                let Some(value) = *value else { continue };
+                if let Some(input) = self.source(types, id, o) {
+                    names.of_input.entry((id, input)).or_default().push(value);
+                    names.views.insert(value);
+                } else if is_call && let Some(inner) = self.inner_result(id, o) {
+                    let begins = self.first_name(types, inner);
+                    match first.entry(begins) {
+                        Entry::Vacant(entry) => drop(entry.insert(value)),
+                        Entry::Occupied(entry) => {
+                            names.twins.entry(*entry.get()).or_default().push(value);
+                            names.views.insert(value);
+                        }
+                    }
+                }
+            }
+        }
+        names
+    }
+
     fn version(
         &mut self,
         types: &Types<'_>,
+        names: &Names,
         value: ValueId,
         options: &Options,
     ) -> Result<(), GuardError> {
-        let uses = self.uses(types, value);
+        let uses = self.uses(types, names, value);
         let writers: Vec<Use> = uses
             .iter()
             .filter(|u| u.does != InputType::Reads)
@@ -151,27 +189,23 @@ impl Pass<'_> {
     }
 
     /// All uses of a version, under whatever name, in order.
-    fn uses(&self, types: &Types<'_>, value: ValueId) -> Vec<Use> {
+    fn uses(&self, types: &Types<'_>, names: &Names, value: ValueId) -> Vec<Use> {
         let graph = self.work.graph();
         let mut uses = Vec::new();
-        let mut stack = self.twins(types, value);
+        let mut stack = names.twins.get(&value).cloned().unwrap_or_default();
         stack.push(value);
         while let Some(value) = stack.pop() {
             for &(node, input) in self.work.users(value) {
                 let does = types.input((node, input));
-                let outputs = (0u32..).zip(&graph.nodes[node].outputs);
-                let names = outputs.filter_map(|(o, made)| {
-                    let same = self.source(types, node, o) == Some(input);
-                    made.filter(|_| same)
-                });
-                let names: Vec<ValueId> = names.collect();
+                let others = names.of_input.get(&(node, input));
+                let others = others.map_or(&[][..], SmallVec::as_slice);
                 // A loop or partition reads what it hands on.
                 let runs_others = !graph.nodes[node].bodies.is_empty();
-                if does != InputType::Reads || names.is_empty() || runs_others {
+                if does != InputType::Reads || others.is_empty() || runs_others {
                     uses.push(Use { node, input, does });
                 }
                 if does == InputType::Reads {
-                    stack.extend(names);
+                    stack.extend(others);
                 }
             }
         }
@@ -215,31 +249,6 @@ impl Pass<'_> {
                 None => return value,
             }
         }
-    }
-
-    /// The other outputs of a partition that are the same memory.
-    fn twins(&self, types: &Types<'_>, value: ValueId) -> Vec<ValueId> {
-        let graph = self.work.graph();
-        let made = &graph.values[value];
-        if self.work.table.class(graph, made.producer) != OpClass::Call {
-            return Vec::new();
-        }
-        let first = |o: u32| {
-            let inner = self.inner_result(made.producer, o)?;
-            Some(self.first_name(types, inner))
-        };
-        let mine = first(made.output);
-        let outputs = (0u32..).zip(&graph.nodes[made.producer].outputs);
-        let twins = outputs.filter(|&(o, _)| o != made.output && first(o) == mine);
-        twins.filter_map(|(_, v)| *v).collect()
-    }
-
-    /// Whether an output before this one is the same memory.
-    fn is_twin(&self, types: &Types<'_>, node: NodeId, o: u32) -> bool {
-        let graph = self.work.graph();
-        let value = graph.nodes[node].output(o as usize);
-        let twins = value.map(|v| self.twins(types, v)).unwrap_or_default();
-        twins.iter().any(|&twin| graph.values[twin].output < o)
     }
 
     /// Whether all others can be put before a writer.

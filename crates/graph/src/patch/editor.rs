@@ -32,8 +32,9 @@ pub struct Editor<'a> {
     removed: FxHashSet<NodeId>,
     /// What stands for the outputs of removed nodes; never in a circle.
     instead: FxHashMap<ValueId, ValueId>,
-    /// Names of nodes and, in the form that new ones have, of values; made when first needed.
-    names: Option<FxHashSet<(SubgraphId, String)>>,
+    /// Names of nodes and, in the form that new ones have, of values; made when first needed. With
+    /// each the first number that may be free behind it.
+    names: Option<FxHashMap<(SubgraphId, String), u64>>,
     /// Whether an edit was made after which the order of the lists may be none of execution.
     unsorted: bool,
     /// What nodes that wait for many wait for.
@@ -282,16 +283,20 @@ impl<'a> Editor<'a> {
         let graph = &self.graph;
         let names = self.names.get_or_insert_with(|| {
             let nodes = graph.nodes.values();
-            nodes.map(|n| (n.subgraph, n.name.clone())).collect()
+            let names = nodes.map(|n| (n.subgraph, n.name.clone()));
+            names.map(|name| (name, 1)).collect()
         });
-        let numbered = (1u64..).map(|k| format!("{wish}_{k}"));
-        let mut free = std::iter::once(wish.to_owned())
-            .chain(numbered)
-            .map(|name| (subgraph, name))
-            .filter(|key| !names.contains(key));
+        let wished = (subgraph, wish.to_owned());
+        let Some(&first) = names.get(&wished) else {
+            names.insert(wished, 1);
+            return wish.to_owned();
+        };
+        let numbered = (first..).map(|k| (k, (subgraph, format!("{wish}_{k}"))));
+        let mut free = numbered.filter(|(_, key)| !names.contains_key(key));
         // The list of wishes is longer than any graph, so one of them is free.
-        let key = free.next().unwrap_or_else(|| (subgraph, wish.to_owned()));
-        names.insert(key.clone());
+        let (number, key) = free.next().unwrap_or((first, wished.clone()));
+        names.insert(key.clone(), 1);
+        names.insert(wished, number + 1);
         key.1
     }
 
