@@ -4,7 +4,7 @@
 use tenure_check::check;
 use tenure_graph::arbitrary_graph::Size;
 use tenure_graph::effects::OpTable;
-use tenure_graph::plan::{Place, Plan, PlanOptions};
+use tenure_graph::plan::{Place, Placement, Plan, PlanOptions};
 use tenure_graph::{Graph, StreamId, identity, text};
 use tenure_plan::{Config, PlanError, plan};
 use tenure_tests::generate::{ask_more, graph, options};
@@ -266,5 +266,42 @@ fn an_input_that_is_kept_is_not_written_by_the_last_step() {
             if keep_inputs { 128 } else { 64 }
         );
         tenure_check::check(&graph, &table, &planned.plan).unwrap();
+    }
+}
+
+/// What pieces are joined to in place may go to the caller's memory under another name: it is
+/// copied there.
+#[test]
+fn what_is_joined_in_place_is_a_result_under_any_name() {
+    let names = [
+        "NetOutput(%c) @out",
+        "%r: float32[4, 4] <ref_input = 0> = Reshape(%c) NetOutput(%r) @out",
+        "%r: float32[4, 4] = Reshape(%c) NetOutput(%r, %c) @out",
+        "%r: float32[16] = PartitionedCall(%c) @call
+           partition ^p {
+             %d: float32[16] = Data() {parent_index = 0}
+             NetOutput(%d) @results inputs [{parent_index = 0}]
+           }
+         NetOutput(%r) @out",
+    ];
+    for name in names {
+        let source = format!(
+            "model m ge graph ^root {{
+         %x: float32[8] = Data() {{index = 0}}
+         %a: float32[8] = Relu(%x)
+         %b: float32[8] = Neg(%x)
+         %c: float32[16] = ConcatD(%a, %b) {{concat_dim = 0, _no_padding_continuous_input = true, _output_reuse_input = true}}
+         {name} }}"
+        );
+        let graph = text::parse(&source).unwrap();
+        let table = OpTable::builtin(graph.dialect);
+        for outputs in [Placement::Planned, Placement::User] {
+            let options = PlanOptions {
+                outputs,
+                ..PlanOptions::default()
+            };
+            let plan = planned(&graph, &options).unwrap_or_else(|e| panic!("{e}\n{source}"));
+            check(&graph, &table, &plan).unwrap_or_else(|e| panic!("{e:?}\n{source}"));
+        }
     }
 }

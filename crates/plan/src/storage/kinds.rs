@@ -5,10 +5,11 @@
 
 use rustc_hash::FxHashSet;
 use std::rc::Rc;
+use tenure_graph::control::{Pass, transfers};
 use tenure_graph::effects::Run;
 use tenure_graph::effects::demands::{ANY_MEMORY, SESSION_MEMORY};
 use tenure_graph::entity::EntityRef;
-use tenure_graph::plan::Item;
+use tenure_graph::plan::{Item, Phase};
 use tenure_graph::{NodeId, ValueId};
 
 use super::Join;
@@ -17,7 +18,7 @@ use crate::homes::Home;
 const REASON: &str = "the reader needs it in memory of another kind";
 
 impl Join<'_> {
-    /// Values that lie beside others or in memory of a special kind.
+    /// Values that lie beside others or in memory of a special kind, under all their names.
     pub(super) fn demanded_places(&self) -> FxHashSet<ValueId> {
         let mut found = FxHashSet::default();
         for &(id, _) in self.asking.iter() {
@@ -41,7 +42,36 @@ impl Join<'_> {
                 found.extend(slots.into_iter().flatten());
             }
         }
+        if !found.is_empty() {
+            self.add_names(&mut found);
+        }
         found
+    }
+
+    /// Adds the names that values have behind views and the borders of subgraphs.
+    fn add_names(&self, found: &mut FxHashSet<ValueId>) {
+        let graph = self.graph;
+        for step in &self.schedule.steps {
+            let node = &graph.nodes[step.node];
+            if step.phase == Phase::Run {
+                for alias in &self.table.effects(graph, step.node).views {
+                    let from = node.input(alias.input as usize);
+                    if from.is_some_and(|v| found.contains(&v)) {
+                        found.extend(node.output(alias.output as usize));
+                    }
+                }
+                continue;
+            }
+            if matches!(step.phase, Phase::Enter(_)) {
+                continue;
+            }
+            let class = self.table.class(graph, step.node);
+            for t in transfers(graph, step.node, class) {
+                if t.pass == Pass::View && t.from.is_some_and(|v| found.contains(&v)) {
+                    found.extend(t.to);
+                }
+            }
+        }
     }
 
     /// Gives values the kinds that their producers ask for.
