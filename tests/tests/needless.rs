@@ -3,6 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
+use tenure_check::check;
+use tenure_graph::effects::OpTable;
+use tenure_graph::plan::PlanOptions;
+use tenure_graph::text;
+use tenure_guard::{Options, compile};
+use tenure_plan::{Config, plan};
 use tenure_tests::needless::{Tally, look, random};
 
 /// How many random programs are looked at.
@@ -77,4 +83,56 @@ fn every_copy_in_a_case_is_needed() {
     }
     assert_eq!(tally.needless, Vec::<String>::new());
     assert!(tally.programs > 0, "{tally:?}");
+}
+
+/// A plan of a guarded program finds nothing that must be parted: pieces of what is joined or cut in
+/// place are that memory as well.
+#[test]
+fn what_is_joined_or_cut_in_place_is_its_pieces_too() {
+    let join = |marks: &str| {
+        format!(
+            "%m: float32[8] = Relu(%x)
+         %k: float32[8] = Neg(%x)
+         %c: float32[16] = ConcatD(%m, %k) {{concat_dim = 0{marks}}}\n"
+        )
+    };
+    let free = ", _no_task = true, _no_padding_continuous_input = true, _output_reuse_input = true";
+    let cut = "%c: float32[16] = Relu(%y)
+         %m: float32[8], %k: float32[8] = SplitD(%c) {split_dim = 0, _no_task = true, _no_padding_continuous_output = true, _output_reuse_input = true}\n";
+    let uses = [
+        "%h: float32[16] = HcomAllReduce(%c) {_input_mutable = true}
+         %r: float32[8] = Relu(%k) after @h
+         NetOutput(%h, %r) @out",
+        "%h: float32[8] = HcomAllReduce(%k) {_input_mutable = true}
+         %r: float32[16] = Relu(%c) after @h
+         NetOutput(%h, %r) @out",
+        "%w: float32[8] <ref_input = 0> = InplaceAdd(%k, %x)
+         %r: float32[16] = Relu(%c)
+         NetOutput(%w, %r) @out",
+        "%h: float32[16], %g: float32[8] = HcomAllReduce(%c, %k) {_input_mutable = true}
+         NetOutput(%h, %g) @out",
+        "%h: float32[16] = HcomAllReduce(%c) {_input_mutable = true}
+         %r: float32[8] = Relu(%k)
+         %s: float32[8] = Relu(%m)
+         NetOutput(%h, %r, %s) @out",
+    ];
+    for made in [join(""), join(free), cut.to_owned()] {
+        for used in uses {
+            let source = format!(
+                "model m ge graph ^root {{
+         %x: float32[8] = Data() {{index = 0}}
+         %y: float32[16] = Data() {{index = 1}}
+         {made}         {used} }}"
+            );
+            let graph = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+            let table = OpTable::builtin(graph.dialect);
+            let guarded = compile::run(&graph, &table, &Options::of(&graph)).unwrap();
+            let safe = guarded.graph(&graph);
+            let planned = plan(safe, &table, &PlanOptions::default(), &Config::default());
+            let plan = planned.unwrap_or_else(|e| panic!("{e}\n{source}")).plan;
+            let further: Vec<_> = plan.copies.iter().map(|c| &c.reason).collect();
+            assert!(further.is_empty(), "{further:?}\n{}", text::print(safe));
+            check(safe, &table, &plan).unwrap_or_else(|e| panic!("{e:?}\n{source}"));
+        }
+    }
 }

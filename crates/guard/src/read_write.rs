@@ -111,8 +111,11 @@ impl<'a> Types<'a> {
         needs_copy(self.0.output_type(value), self.0.input_type(node, i))
     }
 
-    /// What a node does to an input.
+    /// What a node does to an input; one that was added since is a copy.
     pub(crate) fn input(&self, (node, i): (NodeId, u32)) -> InputType {
+        if !self.0.graph.nodes.is_valid(node) {
+            return InputType::Reads;
+        }
         self.0.input_type(node, i)
     }
 

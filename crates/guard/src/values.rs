@@ -13,7 +13,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::collections::hash_map::Entry;
-use tenure_graph::effects::{OpClass, OpTable};
+use tenure_graph::effects::demands::asks_for_places;
+use tenure_graph::effects::{OpClass, OpTable, Run};
 use tenure_graph::{Graph, NodeId, ValueId};
 
 use crate::Guarded;
@@ -96,18 +97,53 @@ struct Names {
     views: FxHashSet<ValueId>,
 }
 
+impl Names {
+    fn add(&mut self, at: (NodeId, u32), name: ValueId) {
+        let names = self.of_input.entry(at).or_default();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+}
+
 impl Pass<'_> {
+    /// What is joined in place is each of its pieces as well, and so is what is cut in place.
+    fn add_pieces(&self, id: NodeId, names: &mut Names) {
+        let node = &self.work.graph().nodes[id];
+        if !asks_for_places(node) {
+            return;
+        }
+        let effects = self.work.effects(id);
+        let is_whole = |run: Option<Run>| run.is_some_and(|run| run.whole);
+        if is_whole(effects.input_run)
+            && let Some(whole) = node.output(0)
+        {
+            for (i, _) in (0u32..)
+                .zip(&node.inputs)
+                .filter(|(_, piece)| piece.is_some())
+            {
+                names.add((id, i), whole);
+            }
+        }
+        if is_whole(effects.output_run) {
+            for &piece in node.outputs.iter().flatten() {
+                names.add((id, 0), piece);
+            }
+        }
+    }
+
     /// Looks at the outputs of all nodes.
     fn names(&self, types: &Types<'_>) -> Names {
         let graph = self.work.graph();
         let mut names = Names::default();
         for (id, node) in &graph.nodes {
+            self.add_pieces(id, &mut names);
             let is_call = self.work.table.class(graph, id) == OpClass::Call;
             let mut first: FxHashMap<ValueId, ValueId> = FxHashMap::default();
             for (o, value) in (0u32..).zip(&node.outputs) {
                 let Some(value) = *value else { continue };
                 if let Some(input) = self.source(types, id, o) {
-                    names.of_input.entry((id, input)).or_default().push(value);
+                    names.add((id, input), value);
                     names.views.insert(value);
                 } else if is_call && let Some(inner) = self.inner_result(id, o) {
                     let begins = self.first_name(types, inner);
