@@ -15,6 +15,7 @@ use crate::finding::Kind;
 use crate::layout::attributes::flag;
 use crate::options::Options;
 use crate::read_write::{INPUT_MUTABLE, writes_inside};
+use crate::state::variable_of;
 use crate::storage::in_order;
 
 /// Runs the pass.
@@ -86,8 +87,12 @@ impl Pass<'_> {
         let last = others.iter().map(|&(n, _)| self.work.position(n)).max();
         let after = self.work.descendants(id, last.unwrap_or(0));
         let before = |reader: NodeId| self.work.is_plainly_before(reader, id);
+        // Who uses state after the collective, as the program stands, finds what is there then.
+        let is_state = options.exact && variable_of(&self.work, value).is_some();
+        let is_behind = |n: NodeId| is_state && self.work.position(n) > self.work.position(id);
         let is_late = |&(reader, i): &(NodeId, u32)| {
             after.contains(&reader)
+                || is_behind(reader)
                 || self.comes_too_late((reader, i), id)
                 || !self.work.graph().nodes[reader].bodies.is_empty() && !before(reader)
         };

@@ -50,6 +50,31 @@ fn who_lists_a_slot_to_be_cleared_that_he_has_not_is_refused() {
     }
 }
 
+/// Who writes state behind a collective writes it after the collective has read it, on other streams
+/// as well.
+#[test]
+fn a_collective_finds_state_as_it_is_where_it_stands() {
+    for stream in ["", " stream 1"] {
+        let lines = format!(
+            "%v: float32[4] = Variable()\n%a: float32[4] <ref_input = 0> = InplaceAdd(%v, %v)\n\
+             %h: float32[4] = HcomAllReduce(%a) {{_input_mutable = true}}{stream}\n\
+             %b: float32[4] <ref_input = 0> = InplaceAdd(%v, %a)\nNetOutput(%h, %b) @results"
+        );
+        let graph = crate::testing::graph(&lines);
+        let table = tenure_graph::effects::OpTable::builtin(graph.dialect);
+        let done = crate::compile::run(&graph, &table, &Options::default()).unwrap();
+        let safe = done.graph(&graph);
+        let node = |label: &str| {
+            let mut nodes = safe.nodes.keys();
+            nodes.find(|&n| safe.node_label(n) == label).unwrap()
+        };
+        let work = Work::new(safe, &table);
+        let before = work.ancestors(node("h"), 0);
+        assert!(!before.contains(&node("b")), "{lines}");
+        assert_eq!(done.findings.len(), 1, "{:?}", done.findings);
+    }
+}
+
 #[test]
 fn groups_get_copies_of_what_cannot_move() {
     let cases = [
