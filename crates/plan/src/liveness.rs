@@ -208,18 +208,27 @@ impl Sweep<'_> {
             match (t.pass, t.at) {
                 (Pass::Append | Pass::Put, _) => add(begin, end),
                 (_, Point::Begin) => {
-                    let until = all
+                    let entered = all
                         .iter()
                         .filter(|u| u.from == Some(value) && matches!(u.at, Point::Enter(_)))
-                        .map(|u| step(u.at))
-                        .max();
-                    add(begin, until.unwrap_or(begin));
+                        .map(|u| step(u.at));
+                    // What no pass reads is there at the end of a loop that makes none: only the
+                    // last body may work in its memory, up to its results.
+                    let body = (0u32..).zip(&graph.nodes[producer].bodies).last();
+                    let body = body.filter(|_| self.is_read(value));
+                    let body = body.map(|(k, _)| step(Point::Enter(k)));
+                    add(begin, entered.chain(body).max().unwrap_or(begin));
                 }
                 (_, at @ Point::Leave(_)) if class.repeats() => add(step(at), end),
                 (_, at) => add(step(at), step(at)),
             }
         }
         life
+    }
+
+    /// Whether anybody reads a value behind its producer.
+    fn is_read(&self, value: ValueId) -> bool {
+        self.last[value].is_some() || self.inner.keys().any(|&(v, _)| v == value)
     }
 
     /// The step of a point of an owner.

@@ -455,6 +455,35 @@ impl Graphs {
          %after: float32[8] = Relu(%var)
          NetOutput(%after, %more, %var, %v) @out",
         );
+        for read in ["", " but the condition"] {
+            let (state, go) = match read {
+                "" => ("", "%p: bool[] = Relu(%k^root)"),
+                _ => (
+                    "%s: float32[8] = Data() {parent_index = 0}",
+                    "%p: bool[] = Less(%s)",
+                ),
+            };
+            self.ge(
+                &format!("a state that no pass reads{read}, and that is read behind its loop"),
+                &format!(
+                    "%k: bool[] = Data() {{index = 2}}
+         %x: float32[8] = Data() {{index = 0}}
+         %y: float32[8] = Data() {{index = 1}}
+         %a: float32[8] = Relu(%x)
+         %b: float32[8] = Relu(%y)
+         %w: float32[8], %v: float32[8] = While(%a, %b)
+           cond ^cond {{ {state} {go} %m: float32[64] = Relu(%y^root) NetOutput(%p) @out1 }}
+           body ^body {{
+             %t: float32[8] = Data() {{parent_index = 1}}
+             %u: float32[8] = Relu(%t)
+             %n: float32[8] = Relu(%u)
+             NetOutput(%n, %u) @out2 inputs [{{parent_index = 0}}, {{parent_index = 1}}]
+           }}
+         %z: float32[8] = Relu(%w)
+         NetOutput(%z) @out"
+                ),
+            );
+        }
         self.ge(
             "what a called graph writes is its caller's",
             "%x: float32[8] = Data() {index = 0}
