@@ -3,7 +3,8 @@
 //!
 //! Lifetimes are half-open. `alignment` (1 when empty) and `offset` (free when empty) may be left
 //! out, `gaps` is a space-separated list of half-open `lower-upper` inside the lifetime. Columns
-//! come in any order; columns with other names are kept and written back. Line ends, a byte-order
+//! come in any order; MiniMalloc's other names of them are read as well, and columns with any other
+//! name are kept and written back. Line ends, a byte-order
 //! mark, spaces around fields, blank lines and gzip are taken as they come.
 //!
 //! Input is hostile: a line or quoted record above [`MAX_LINE`], more decompressed bytes than
@@ -12,8 +13,10 @@
 
 mod guard;
 
-use std::collections::HashMap;
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Cursor, Read, Write};
+use std::ops::Range;
 
 use ::csv::{ReaderBuilder, StringRecord, Terminator, WriterBuilder};
 use flate2::read::MultiGzDecoder;
@@ -96,22 +99,37 @@ pub struct Row {
 pub struct Table {
     rows: Vec<Row>,
     header: StringRecord,
-    records: Vec<StringRecord>,
+    fields: Fields,
+}
+
+/// The text of all rows in one piece: a table of a million rows would be millions of strings.
+#[derive(Clone, Debug, Default)]
+struct Fields {
+    text: String,
+    /// Where each field ends; as many for each row as there are columns.
+    ends: Vec<usize>,
+}
+
+impl Fields {
+    fn push(&mut self, record: &StringRecord) {
+        for field in record {
+            self.text.push_str(field);
+            self.ends.push(self.text.len());
+        }
+    }
+
+    /// One field; those of each row come behind those of the row before.
+    fn get(&self, at: usize) -> &str {
+        let before = at.checked_sub(1);
+        let from = before.map_or(0, |before| self.ends[before]);
+        &self.text[from..self.ends[at]]
+    }
 }
 
 impl Table {
     /// The buffers, in the order of the file.
     pub fn rows(&self) -> &[Row] {
         &self.rows
-    }
-
-    /// Columns that mean nothing here, in the order of the file; they are written back.
-    pub fn other_columns(&self) -> impl Iterator<Item = &str> {
-        let known = |name: &&str| {
-            let times = [Times::HalfOpen, Times::Inclusive].into_iter();
-            KNOWN.contains(name) || times.flat_map(Times::columns).any(|time| time == *name)
-        };
-        self.header.iter().filter(move |name| !known(name))
     }
 
     /// Writes the rows in the order of the file, every column as it was read, with the offsets (in
@@ -128,26 +146,34 @@ impl Table {
                 offsets: offsets.len(),
             });
         }
+        let columns = self.header.len();
         let column = self.header.iter().position(|name| name == "offset");
+        let column = column.unwrap_or(columns);
         let mut writer = WriterBuilder::new().from_writer(out);
-        let mut write = |record: &StringRecord, offset: &str| match column {
-            Some(column) => {
-                let fields = record.iter().enumerate();
-                let fields = fields.map(|(at, text)| if at == column { offset } else { text });
-                writer.write_record(fields)
-            }
-            None => writer.write_record(record.iter().chain([offset])),
-        };
-        write(&self.header, "offset").map_err(|e| Error::Io(e.into()))?;
-        for (record, offset) in self.records.iter().zip(offsets) {
-            write(record, &offset.to_string()).map_err(|e| Error::Io(e.into()))?;
+        let written = |error: ::csv::Error| Error::Io(error.into());
+        let before = self.header.iter().take(column);
+        let behind = self.header.iter().skip(column + 1);
+        let header = before.chain(["offset"]).chain(behind);
+        writer.write_record(header).map_err(written)?;
+        for (row, offset) in offsets.iter().enumerate() {
+            let field = |at| self.fields.get(row * columns + at);
+            let before = (0..column).map(field);
+            let behind = (column + 1..columns).map(field);
+            let offset = offset.to_string();
+            let record = before.chain([&*offset]).chain(behind);
+            writer.write_record(record).map_err(written)?;
         }
         writer.flush().map_err(Error::Io)
     }
 }
 
-/// The columns with one name; those of the lifetime depend on [`Times`].
-const KNOWN: [&str; 5] = ["id", "size", "alignment", "offset", "gaps"];
+/// A column's name, and what MiniMalloc calls it as well.
+const ALSO: [(&str, &str); 4] = [
+    ("id", "buffer"),
+    ("id", "buffer_id"),
+    ("lower", "begin"),
+    ("start", "begin"),
+];
 
 /// Why a text is no number of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -356,13 +382,25 @@ fn read_text(mut input: impl Read, options: &Options) -> Result<Table, Error> {
         .flexible(true)
         .terminator(Terminator::Any(b'\n'))
         .from_reader(guarded);
-    let mut columns: Option<Columns> = None;
     let mut table = Table {
         rows: Vec::new(),
         header: StringRecord::new(),
-        records: Vec::new(),
+        fields: Fields::default(),
     };
-    let mut lines: HashMap<String, u64> = HashMap::new();
+    let read = read_rows(&mut reader, &record_start, options, &mut table);
+    // An id that stands twice comes before a fault further down.
+    first_twice(&table.rows)?;
+    read.map(|()| table)
+}
+
+/// Reads header and rows up to the first fault.
+fn read_rows<R: Read>(
+    reader: &mut ::csv::Reader<R>,
+    record_start: &Cell<u64>,
+    options: &Options,
+    table: &mut Table,
+) -> Result<(), Error> {
+    let mut columns: Option<Columns> = None;
     let mut record = StringRecord::new();
     loop {
         let start = reader.position().byte();
@@ -398,20 +436,28 @@ fn read_text(mut input: impl Read, options: &Options) -> Result<Table, Error> {
             return Err(Error::TooManyRows { line, max_rows });
         }
         let row = columns.row(&record, line)?;
-        if let Some(first) = lines.insert(row.id.clone(), line) {
+        table.rows.push(row);
+        table.fields.push(&record);
+    }
+    match columns {
+        Some(_) => Ok(()),
+        None => Err(Error::MissingHeader),
+    }
+}
+
+/// Refuses an id that stands on two lines.
+fn first_twice(rows: &[Row]) -> Result<(), Error> {
+    let mut lines: HashMap<&str, u64> = HashMap::with_capacity(rows.len());
+    for row in rows {
+        if let Some(first) = lines.insert(&row.id, row.line) {
             return Err(Error::DuplicateId {
-                line,
+                line: row.line,
                 first,
                 id: shortened(&row.id),
             });
         }
-        table.rows.push(row);
-        table.records.push(record.clone());
     }
-    match columns {
-        Some(_) => Ok(table),
-        None => Err(Error::MissingHeader),
-    }
+    Ok(())
 }
 
 /// Where each column stands.
@@ -429,20 +475,25 @@ struct Columns {
 
 impl Columns {
     fn find(header: &StringRecord, line: u64, times: Times) -> Result<Self, Error> {
-        let position = |name: &str| header.iter().position(|column| column == name);
+        let exactly = |name: &str| header.iter().position(|column| column == name);
+        let position = |name: &str| {
+            let also = ALSO.iter().filter(|(column, _)| *column == name);
+            let mut also = also.filter_map(|(_, also)| exactly(also));
+            exactly(name).or_else(|| also.next())
+        };
         let [lower, upper] = times.columns();
         let [other_lower, other_upper] = times.other().columns();
         let names = ["id", "size", lower, upper, other_lower, other_upper];
         if names.into_iter().all(|name| position(name).is_none()) {
             return Err(Error::MissingHeader);
         }
-        for (at, name) in header.iter().enumerate() {
-            if !name.is_empty() && position(name) != Some(at) {
-                return Err(Error::DuplicateColumn {
-                    line,
-                    column: shortened(name),
-                });
-            }
+        let mut names = HashSet::new();
+        let mut named = header.iter().filter(|name| !name.is_empty());
+        if let Some(name) = named.find(|name| !names.insert(*name)) {
+            return Err(Error::DuplicateColumn {
+                line,
+                column: shortened(name),
+            });
         }
         let other = position(other_lower).is_some() && position(other_upper).is_some();
         let needed = |column: &'static str| {
@@ -523,14 +574,19 @@ impl Columns {
             size: required(self.size, "size")?,
             alignment,
             offset: optional(self.offset, "offset")?,
-            gaps: read_gaps(gaps, lower, upper, line)?,
+            gaps: read_gaps(gaps, self.times, lower..upper, line)?,
             line,
         })
     }
 }
 
-/// Reads `2-4 6-9`, in any order; the result is sorted.
-fn read_gaps(text: &str, lower: u64, upper: u64, line: u64) -> Result<Vec<(u64, u64)>, Error> {
+/// Reads `2-4 6-9`, in any order, each end meant as that of the lifetime; the result is sorted.
+fn read_gaps(
+    text: &str,
+    times: Times,
+    life: Range<u64>,
+    line: u64,
+) -> Result<Vec<(u64, u64)>, Error> {
     let bad = |text: &str, reason| Error::BadGap {
         line,
         text: shortened(text),
@@ -538,17 +594,26 @@ fn read_gaps(text: &str, lower: u64, upper: u64, line: u64) -> Result<Vec<(u64, 
     };
     let mut gaps = Vec::new();
     for word in text.split_whitespace() {
+        if word.contains('@') {
+            return Err(bad(word, "lends out some of the bytes; only all can be"));
+        }
         let (from, to) = word
             .split_once('-')
             .ok_or_else(|| bad(word, "is not of the form lower-upper"))?;
         let (from, to) = (number(from, "gaps", line)?, number(to, "gaps", line)?);
+        let to = match times {
+            Times::HalfOpen => to,
+            Times::Inclusive => to
+                .checked_add(1)
+                .ok_or_else(|| bad(word, "is outside the lifetime"))?,
+        };
         if from >= to {
             return Err(bad(
                 word,
                 "is empty: its upper end is not after the lower one",
             ));
         }
-        if from < lower || to > upper {
+        if from < life.start || to > life.end {
             return Err(bad(word, "is outside the lifetime"));
         }
         gaps.push((from, to));
@@ -558,7 +623,7 @@ fn read_gaps(text: &str, lower: u64, upper: u64, line: u64) -> Result<Vec<(u64, 
         return Err(bad(text, "has parts that overlap"));
     }
     let lent: u64 = gaps.iter().map(|(from, to)| to - from).sum();
-    if lent == upper - lower {
+    if lent == life.end - life.start {
         return Err(bad(
             text,
             "covers the whole lifetime; leave the buffer out instead",
