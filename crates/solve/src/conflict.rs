@@ -12,16 +12,25 @@ use crate::solution::Techniques;
 /// Steps for one proof that a smaller set does not fit either.
 const PROOF_STEPS: u64 = 1_000_000;
 
-/// Finds buffers of which it is proven that they need more than `capacity`, by leaving out what is
-/// not needed for the proof; sorted indices. All buffers that have a size when no smaller set is
-/// found within the budget.
+/// Steps that bounds take for each buffer, about.
+const BOUNDS_STEPS: u64 = 64;
+
+/// Finds buffers of which it is proven that they need more than `capacity`; sorted indices. Of one
+/// moment the largest, where their sum is too much: no fewer are. Else it leaves out what is not
+/// needed for the proof, and these are all buffers that have a size when no smaller set is found
+/// within the budget.
 pub(crate) fn find(
     instance: &Instance,
     capacity: u64,
     techniques: Techniques,
     mut budget: Budget<'_>,
 ) -> Vec<usize> {
+    let heaviest = heaviest(instance);
+    if let Some(largest) = too_large(instance, &heaviest, capacity) {
+        return largest;
+    }
     let mut cannot_fit = |set: &[usize]| {
+        budget.spend(set.len() as u64 * BOUNDS_STEPS)?;
         let inner = instance.part(set);
         if bounds::bounds(&inner).lower_bound > capacity {
             return Ok(true);
@@ -43,7 +52,7 @@ pub(crate) fn find(
     let mut set: Vec<usize> = all.collect();
     let starts = exact::parts(instance).into_iter();
     let starts = starts.map(|part| part.into_iter().map(|buffer| buffer as usize).collect());
-    for start in heaviest(instance).into_iter().chain(starts) {
+    for start in std::iter::once(heaviest).chain(starts) {
         let mut start: Vec<usize> = start;
         start.sort_unstable();
         match cannot_fit(&start) {
@@ -76,15 +85,30 @@ pub(crate) fn find(
 }
 
 /// The buffers alive in the section with the largest load.
-fn heaviest(instance: &Instance) -> Option<Vec<usize>> {
+fn heaviest(instance: &Instance) -> Vec<usize> {
     let loads = bounds::section_loads(instance);
     let heaviest = (0u32..).zip(&loads).min_by_key(|&(_, &load)| Reverse(load));
-    let section = heaviest?.0;
+    let section = heaviest.map_or(0, |(section, _)| section);
     let alive = |&buffer: &usize| {
         let mut pieces = instance.pieces(buffer).iter();
         pieces.any(|piece| (piece.lower..piece.upper).contains(&section))
     };
-    Some(instance.own().filter(alive).collect())
+    instance.own().filter(alive).collect()
+}
+
+/// The fewest of some buffers, all alive at one moment, that are larger together than the capacity.
+fn too_large(instance: &Instance, alive: &[usize], capacity: u64) -> Option<Vec<usize>> {
+    let size = |&buffer: &usize| instance.buffers()[buffer].size;
+    let mut largest = alive.to_vec();
+    largest.sort_by_key(|buffer| Reverse(size(buffer)));
+    let mut sum = 0;
+    let last = largest.iter().position(|buffer| {
+        sum += size(buffer);
+        sum > capacity
+    })?;
+    largest.truncate(last + 1);
+    largest.sort_unstable();
+    Some(largest)
 }
 
 #[cfg(test)]
@@ -134,6 +158,26 @@ mod tests {
         let inner = Instance::new(inner).unwrap();
         let config = crate::Config::default();
         assert!(crate::solve(&inner, &config).unwrap().lower_bound > 71);
+    }
+
+    /// With very many buffers at one moment of which all but few are needed, also where no plain sum
+    /// shows it.
+    #[test]
+    fn it_ends_soon_however_many_buffers_are_needed() {
+        let sizes = |at: u64| 64 + at % 3;
+        let plain = (0..20_000).map(|at| Buffer::new(sizes(at), at % 7, 10));
+        let aligned = plain.clone().map(|buffer| buffer.with_alignment(64));
+        let sum: u64 = (0..20_000).map(sizes).sum();
+        let start = std::time::Instant::now();
+        let all: Vec<usize> = (0..20_000).collect();
+        assert_eq!(conflict(plain.collect(), sum - 1), all);
+        let instance = Instance::new(aligned.collect()).unwrap();
+        let stop = Stop::new(None, None);
+        let budget = Budget::new(20_000_000, &stop);
+        let named = find(&instance, sum, Techniques::default(), budget);
+        let inner = instance.part(&named);
+        assert!(bounds::bounds(&inner).lower_bound > sum);
+        assert!(start.elapsed().as_secs() < 60);
     }
 
     #[test]
