@@ -36,9 +36,9 @@ impl<'a> Stop<'a> {
         self.cancel.is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
-    /// Whether the search has to end, for whatever reason.
+    /// Whether the search has to end, for whatever reason; looks at the clock.
     pub(crate) fn is_over(&self) -> bool {
-        self.out_of_time() || self.cancelled()
+        self.look().is_err()
     }
 
     /// Whether the time limit has cut a search.
@@ -47,7 +47,7 @@ impl<'a> Stop<'a> {
     }
 
     fn look(&self) -> Result<(), Exhausted> {
-        if self.is_over() {
+        if self.out_of_time() || self.cancelled() {
             return Err(Exhausted);
         }
         if self

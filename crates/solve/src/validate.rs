@@ -1,7 +1,9 @@
 //! The judge of placements: takes the problem as the caller stated it and a list of offsets, and
 //! says which rule is broken first. It shares no code with the placement and knows no sections.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::instance::{Buffer, Instance};
 use crate::joined::Named;
@@ -238,7 +240,7 @@ fn first_meeting<'a>(
     placed: impl Iterator<Item = (usize, &'a Buffer, u64)>,
 ) -> Option<(usize, usize)> {
     let mut live: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
-    for (_, birth, offset, end, index) in events(placed) {
+    for (birth, offset, end, index) in events(placed) {
         if !birth {
             live.remove(&offset);
             continue;
@@ -254,20 +256,35 @@ fn first_meeting<'a>(
     None
 }
 
-/// (time, is a birth, offset, end, index): deaths before births of the same time.
+/// (is a birth, offset, end, index) in the order of time up to the last birth; deaths come before
+/// births of the same time.
 fn events<'a>(
     placed: impl Iterator<Item = (usize, &'a Buffer, u64)>,
-) -> Vec<(u64, bool, u64, u64, usize)> {
-    let mut events = Vec::new();
+) -> impl Iterator<Item = (bool, u64, u64, usize)> {
+    let mut births = Vec::with_capacity(placed.size_hint().0);
     for (index, buffer, offset) in placed {
         let end = offset + buffer.size;
         for span in buffer.live_spans() {
-            events.push((span.lower, true, offset, end, index));
-            events.push((span.upper, false, offset, end, index));
+            births.push((span.lower, offset, end, index, span.upper));
         }
     }
-    events.sort_unstable();
-    events
+    births.sort_unstable();
+    let mut births = births.into_iter().peekable();
+    // Those alive are few beside all.
+    let mut living: BinaryHeap<Reverse<(u64, u64, u64, usize)>> = BinaryHeap::new();
+    std::iter::from_fn(move || {
+        let &(time, ..) = births.peek()?;
+        if let Some(first) = living.peek_mut()
+            && let Reverse((death, ..)) = *first
+            && death <= time
+        {
+            let Reverse((_, offset, end, index)) = PeekMut::pop(first);
+            return Some((false, offset, end, index));
+        }
+        let (_, offset, end, index, death) = births.next()?;
+        living.push(Reverse((death, offset, end, index)));
+        Some((true, offset, end, index))
+    })
 }
 
 /// Two of a set that must be apart.
@@ -302,7 +319,7 @@ fn first_not_excluded(
     let branches = Branches::new(rules, buffers);
     let longest = placed.iter().map(|(_, buffer, _)| buffer.size).max()?;
     let mut live: BTreeMap<(u64, usize), u64> = BTreeMap::new();
-    for (_, birth, offset, end, index) in events(placed.iter().copied()) {
+    for (birth, offset, end, index) in events(placed.iter().copied()) {
         if !birth {
             live.remove(&(offset, index));
             continue;

@@ -6,7 +6,8 @@
 //! bytes of fixed buffers free at all times; the greedy placement does better there.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use crate::instance::{Instance, align_up};
 
@@ -21,38 +22,52 @@ pub(crate) fn place(instance: &Instance) -> Vec<u64> {
         .map(|buffer| buffer.offset.unwrap_or(0))
         .collect();
     let mut free = FreePlaces::around(fixed_ranges(instance));
-    let (births, deaths) = events(instance);
-    let mut deaths = deaths.into_iter().peekable();
-    for (section, _, buffer) in births {
-        while let Some((_, dead)) = deaths.next_if(|&(end, _)| end <= section) {
-            let dead = dead as usize;
-            free.give(offsets[dead], offsets[dead] + buffers[dead].size);
+    // (last section, offset, end) of those alive: few, so that large tables stay out of this.
+    let mut living: BinaryHeap<Reverse<(u32, u64, u64)>> = BinaryHeap::new();
+    for birth in births(instance) {
+        while let Some(first) = living.peek_mut()
+            && first.0.0 <= birth.section
+        {
+            let Reverse((_, offset, end)) = PeekMut::pop(first);
+            free.give(offset, end);
         }
-        let buffer = buffer as usize;
-        offsets[buffer] = free.take(buffers[buffer].size, buffers[buffer].alignment);
+        let Reverse(size) = birth.size;
+        let offset = free.take(size, birth.alignment);
+        offsets[birth.buffer] = offset;
+        living.push(Reverse((birth.end, offset, offset + size)));
     }
     offsets
 }
 
-/// (section, size with the largest first, buffer)
-type Birth = (u32, Reverse<u64>, u32);
+/// What is to be known of a buffer when it is born: looking it up then would miss every cache.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Birth {
+    section: u32,
+    /// The largest first.
+    size: Reverse<u64>,
+    buffer: usize,
+    /// Behind its last section.
+    end: u32,
+    alignment: u64,
+}
 
-/// Births, and deaths as (section, buffer), of the buffers that are not fixed; both by section.
-fn events(instance: &Instance) -> (Vec<Birth>, Vec<(u32, u32)>) {
-    let mut births: Vec<Birth> = Vec::with_capacity(instance.len());
-    let mut deaths = Vec::with_capacity(instance.len());
-    for (name, buffer) in (0u32..).zip(instance.buffers()) {
-        let Some(hull) = instance.hull(name as usize) else {
-            continue;
-        };
-        if buffer.offset.is_none() {
-            births.push((hull.lower, Reverse(buffer.size), name));
-            deaths.push((hull.upper, name));
-        }
-    }
+/// The buffers that are not fixed, sorted.
+fn births(instance: &Instance) -> Vec<Birth> {
+    let buffers = instance.buffers().iter().enumerate();
+    let free = buffers.filter(|(_, buffer)| buffer.offset.is_none());
+    let births = free.filter_map(|(index, buffer)| {
+        let hull = instance.hull(index)?;
+        Some(Birth {
+            section: hull.lower,
+            size: Reverse(buffer.size),
+            buffer: index,
+            end: hull.upper,
+            alignment: buffer.alignment,
+        })
+    });
+    let mut births: Vec<Birth> = births.collect();
     births.sort_unstable();
-    deaths.sort_unstable();
-    (births, deaths)
+    births
 }
 
 /// The bytes of the fixed buffers as sorted, disjoint ranges.
