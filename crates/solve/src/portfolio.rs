@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::bounds::{self, Bounds};
 use crate::budget::{Budget, Exhausted, Stop};
@@ -109,48 +109,62 @@ pub fn solve_watched(
     let stated = instance;
     let instance = stated.plain();
     let bounds = bounds::bounds(instance);
-    let enough = bounds.lower_bound.max(config.capacity.unwrap_or(0));
     let offsets = sweep::place(instance);
-    let best = Found {
+    let swept = Found {
         height: instance.height_of(&offsets),
         offsets,
         strategy: Strategy::Sweep,
     };
     // What cannot be cut, as the last check, takes about as long as all until here.
-    let deadline = clock.and_then(|(start, limit)| {
-        let reserve = start.elapsed();
-        start.checked_add(limit.saturating_sub(reserve))
-    });
-    let stop = Stop::new(deadline, watch.cancel);
+    let reserve = clock.map_or(Duration::ZERO, |(start, _)| start.elapsed());
+    let deadline = |parts: u32| {
+        let (start, limit) = clock?;
+        start.checked_add(reserve + limit.saturating_sub(2 * reserve) / parts)
+    };
+    let portfolio = matches!(
+        config.strategy,
+        Strategy::Auto | Strategy::Exact | Strategy::Restarts
+    );
     // What is better ends below; a strategy asked for by name may end above.
-    let below = match config.strategy {
-        Strategy::Auto | Strategy::Exact | Strategy::Restarts => instance.below(best.height),
-        _ => Cow::Borrowed(instance),
+    let below = match portfolio {
+        true => instance.below(swept.height),
+        false => Cow::Borrowed(instance),
     };
-    let ground = Ground::new(&below, &stop, enough);
-    let mut search = Search {
-        ground: &ground,
-        config,
-        watch,
-        bounds,
-        outside: 0,
-        steps_left: config
-            .steps
-            .unwrap_or_else(|| Config::default_steps(instance.len())),
-        best,
-    };
-    search.report();
-    match config.strategy {
-        Strategy::Auto => {
-            search.all_passes();
-            search.improve(true, true);
-        }
-        Strategy::Sweep => {}
-        Strategy::Exact => search.improve(true, false),
-        Strategy::Restarts => search.improve(false, true),
-        strategy => search.alone(strategy),
+    // A search that comes down from above may pass a capacity that the one aimed at it never hits.
+    // Each gets half of the time, and half of the steps where they are given.
+    let mut aimed = None;
+    if config.capacity.is_some() && portfolio {
+        let stop = Stop::new(deadline(2), watch.cancel);
+        let ground = Ground::new(&below, &stop);
+        let mut search = Search::new(&ground, config, watch, bounds, swept.clone());
+        search.steps_left = config.steps.map_or(search.steps_left, |steps| steps / 2);
+        search.run();
+        let decided = search.decided();
+        aimed = Some((decided, stop.out_of_time(), search.best, search.bounds));
     }
-    search.finish(stated)
+    let stop = Stop::new(deadline(1), watch.cancel);
+    let ground = Ground::new(&below, &stop);
+    let mut search = Search::new(&ground, config, watch, bounds, swept);
+    let Some((decided, cut, best, bounds)) = aimed else {
+        search.run();
+        return search.finish(stated);
+    };
+    search.aims_lower = true;
+    search.known = best.height;
+    search.steps_left -= config.steps.map_or(0, |steps| steps / 2);
+    if !decided {
+        search.run();
+    }
+    if best.height <= search.best.height {
+        search.best = best;
+    }
+    search.bounds.lower_bound = bounds.lower_bound.max(search.bounds.lower_bound);
+    let solution = search.finish(stated)?;
+    let cut_by_clock = solution.cut_by_clock || cut;
+    Ok(Solution {
+        cut_by_clock,
+        ..solution
+    })
 }
 
 /// What all tasks on one instance read.
@@ -158,8 +172,6 @@ struct Ground<'a> {
     instance: &'a Instance,
     /// Made when the first dive asks for it.
     dive: OnceLock<Dive<'a>>,
-    /// The height that the single passes aim at.
-    aim: u64,
     stop: &'a Stop<'a>,
 }
 
@@ -168,11 +180,10 @@ struct Ground<'a> {
 type Ending = Result<Option<Vec<u64>>, Exhausted>;
 
 impl<'a> Ground<'a> {
-    fn new(instance: &'a Instance, stop: &'a Stop<'a>, aim: u64) -> Self {
+    fn new(instance: &'a Instance, stop: &'a Stop<'a>) -> Self {
         Ground {
             instance,
             dive: OnceLock::new(),
-            aim,
             stop,
         }
     }
@@ -182,13 +193,9 @@ impl<'a> Ground<'a> {
         self.dive.get_or_init(make)
     }
 
-    /// Makes one placement with a strategy that is a single pass. A dive ends without one when it
-    /// would not be below `beat`.
-    fn run(&self, strategy: Strategy, beat: u64, budget: &mut Budget<'_>) -> Ending {
-        let target = Target {
-            height: self.aim,
-            give_up: beat,
-        };
+    /// Makes one placement with a strategy that is a single pass. A dive aims at the target, and ends
+    /// without one where it says to give up.
+    fn run(&self, strategy: Strategy, target: Target, budget: &mut Budget<'_>) -> Ending {
         match strategy {
             Strategy::Greedy(fit, order) => {
                 let order = order::sorted(self.instance, order);
@@ -208,6 +215,7 @@ impl<'a> Ground<'a> {
 }
 
 /// A placement and how it was found.
+#[derive(Clone)]
 struct Found {
     offsets: Vec<u64>,
     height: u64,
@@ -222,31 +230,95 @@ struct Search<'a> {
     bounds: Bounds,
     /// The height of what is not part of this instance.
     outside: u64,
+    /// Whether it aims lower than at the capacity that it is asked for.
+    aims_lower: bool,
+    /// What another search has found: heights above it are no news.
+    known: u64,
     steps_left: u64,
     best: Found,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    /// Begins with a placement.
+    fn new(
+        ground: &'a Ground<'a>,
+        config: &'a Config,
+        watch: &'a Watch<'a>,
+        bounds: Bounds,
+        best: Found,
+    ) -> Self {
+        let steps = || Config::default_steps(ground.instance.len());
+        Search {
+            ground,
+            config,
+            watch,
+            bounds,
+            outside: 0,
+            aims_lower: false,
+            known: u64::MAX,
+            steps_left: config.steps.unwrap_or_else(steps),
+            best,
+        }
+    }
+
+    /// Does what the strategy says.
+    fn run(&mut self) {
+        self.report();
+        match self.config.strategy {
+            Strategy::Auto => {
+                self.all_passes();
+                self.improve(true, true);
+            }
+            Strategy::Sweep => {}
+            Strategy::Exact => self.improve(true, false),
+            Strategy::Restarts => self.improve(false, true),
+            strategy => self.alone(strategy),
+        }
+    }
+
     /// The height at which there is nothing more to look for.
     fn enough(&self) -> u64 {
         let capacity = self.config.capacity.unwrap_or(0);
         capacity.max(self.bounds.lower_bound)
     }
 
+    /// The height that is aimed at first.
+    fn aim(&self) -> u64 {
+        match self.aims_lower {
+            true => self.bounds.lower_bound,
+            false => self.enough(),
+        }
+    }
+
+    /// Whether no height is of use but that of the capacity.
+    fn asked(&self) -> bool {
+        self.config.capacity.is_some() && !self.aims_lower
+    }
+
     /// Whether there is nothing more to look for, or no way to go on.
     fn done(&self) -> bool {
+        self.decided() || self.steps_left == 0 || self.ground.stop.is_over()
+    }
+
+    /// Whether there is nothing more to look for.
+    fn decided(&self) -> bool {
         let capacity = self.config.capacity;
         let cannot_fit = capacity.is_some_and(|capacity| self.bounds.lower_bound > capacity);
-        self.best.height <= self.enough()
-            || cannot_fit
-            || self.steps_left == 0
-            || self.ground.stop.is_over()
+        self.best.height <= self.enough() || cannot_fit
+    }
+
+    /// Whether the exact search takes all of it.
+    fn small(&self) -> bool {
+        self.ground.instance.len() <= MAX_MEMBERS
     }
 
     fn report(&self) {
-        if let Some(progress) = self.watch.progress {
+        let height = self.best.height.max(self.outside);
+        if let Some(progress) = self.watch.progress
+            && height <= self.known
+        {
             progress(Progress {
-                height: self.best.height.max(self.outside),
+                height,
                 lower_bound: self.bounds.lower_bound,
                 strategy: self.best.strategy,
             });
@@ -271,7 +343,11 @@ impl Search<'_> {
     /// One single-pass strategy, without a limit of steps.
     fn alone(&mut self, strategy: Strategy) {
         let mut budget = Budget::new(u64::MAX, self.ground.stop);
-        if let Ok(Some(offsets)) = self.ground.run(strategy, u64::MAX, &mut budget) {
+        let target = Target {
+            height: self.aim(),
+            give_up: u64::MAX,
+        };
+        if let Ok(Some(offsets)) = self.ground.run(strategy, target, &mut budget) {
             self.best.height = u64::MAX;
             self.offer(offsets, strategy);
         }
@@ -293,13 +369,13 @@ impl Search<'_> {
     fn repair(&mut self) {
         let instance = self.ground.instance;
         // On small instances the exact search does all of this, and more.
-        let pays = instance.rules().is_empty() && instance.len() > MAX_MEMBERS;
+        let pays = instance.rules().is_empty() && !self.small();
         if self.done() || !self.config.techniques.repair || !pays {
             return;
         }
         let mut budget = Budget::new(self.steps_left, self.ground.stop);
         let mut offsets = self.best.offsets.clone();
-        let aim = self.enough();
+        let aim = self.aim();
         let _cut = repair::lower(instance, &mut offsets, aim, &mut budget);
         self.steps_left = self.steps_left.saturating_sub(budget.used());
         self.offer(offsets, self.best.strategy);
@@ -308,16 +384,20 @@ impl Search<'_> {
     fn single_passes(&mut self, strategies: impl Iterator<Item = Strategy>) {
         let core_first = self.config.techniques.core_first;
         // On small instances the exact search finds all that these two would, and more.
-        let small = self.ground.instance.len() <= MAX_MEMBERS;
+        let small = self.small();
         let wanted = |strategy: &Strategy| match strategy {
             Strategy::Core(_) => core_first && !small,
             Strategy::Greedy(..) => !small,
             _ => true,
         };
         let strategies: Vec<Strategy> = strategies.filter(wanted).collect();
-        let (ground, beat) = (self.ground, self.best.height);
+        let ground = self.ground;
+        let target = Target {
+            height: self.aim(),
+            give_up: self.best.height,
+        };
         let task =
-            |index: usize, budget: &mut Budget<'_>| ground.run(strategies[index], beat, budget);
+            |index: usize, budget: &mut Budget<'_>| ground.run(strategies[index], target, budget);
         self.in_turn(strategies.len(), task, |search, index, ending| {
             if let Ok(Some(offsets)) = ending {
                 search.offer(offsets, strategies[index]);
@@ -387,13 +467,15 @@ impl Search<'_> {
             if height <= self.enough() {
                 continue;
             }
-            let ground = Ground::new(&inner, self.ground.stop, self.enough());
+            let ground = Ground::new(&inner, self.ground.stop);
             let mut search = Search {
                 ground: &ground,
                 config: self.config,
                 watch: self.watch,
                 bounds: self.bounds,
                 outside: self.best.height,
+                aims_lower: self.aims_lower,
+                known: self.known,
                 steps_left: share,
                 best: Found {
                     offsets,
@@ -460,15 +542,14 @@ impl Search<'_> {
         } else {
             u64::MAX
         };
-        let asked = self.config.capacity.is_some();
-        self.exact_at(self.enough(), limit, Turn::All);
-        while ladder && !asked && self.exact_rung(limit) {}
+        self.exact_at(self.aim(), limit, Turn::All);
+        while ladder && !self.asked() && self.exact_rung(limit) {}
     }
 
     /// The exact search at the rungs of the ladder, by the patient ways and then by the others,
     /// until one finds a placement or proves that there is none; whether one did.
     fn exact_rung(&mut self, limit: u64) -> bool {
-        let (best, bound) = (self.best.height, self.enough());
+        let (best, bound) = (self.best.height, self.aim());
         for turn in [Turn::Patient, Turn::Others] {
             let mut last = bound;
             for part in RUNGS {
@@ -541,11 +622,11 @@ impl Search<'_> {
     fn shake(&mut self, shakes: &mut Shakes, steps: u64, random: &mut fastrand::Rng) {
         let techniques = self.config.techniques;
         let instance = self.ground.instance;
-        let asked = self.config.capacity.is_some() || !techniques.ladder;
+        let asked = self.asked() || !techniques.ladder;
         let end = self.steps_left.saturating_sub(steps);
         while !self.done() && self.steps_left > end {
             let best = self.best.height;
-            let mut tries = shakes.draw(self.enough(), best, asked, random);
+            let mut tries = shakes.draw(self.aim(), best, asked, random);
             let task = |index: usize, budget: &mut Budget<'_>| {
                 let made: &Try = &tries[index];
                 budget.within(made.limit, |budget| {
@@ -573,7 +654,7 @@ impl Search<'_> {
         let mut changed: Vec<Vec<u32>> = (1..=DIVES_PER_ROUND)
             .map(|strength| order::disturbed(base, base.len() >> strength, random))
             .collect();
-        let (low, high) = (self.enough(), self.best.height);
+        let (low, high) = (self.aim(), self.best.height);
         let task = |index: usize, budget: &mut Budget<'_>| {
             let rung = if ladder { index as u64 } else { 0 };
             let target = Target {

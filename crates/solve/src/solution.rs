@@ -84,7 +84,8 @@ pub struct Config {
     /// What to run.
     pub strategy: Strategy,
     /// Steps that the search may take, beyond the one pass that is always made; a step is a few
-    /// nanoseconds of one core; `None` is what [`Config::default_steps`] says. Single-pass
+    /// nanoseconds of one core; `None` is what [`Config::default_steps`] says, and with a capacity
+    /// as much again where that does not decide it. Single-pass
     /// strategies asked for by name have no such limit. With `u64::MAX` and no time limit the search
     /// ends only when it has proven its best placement.
     pub steps: Option<u64>,
@@ -105,16 +106,20 @@ pub struct Config {
 }
 
 impl Config {
-    /// The steps that a search may take by default: about half a second of one core, and where
-    /// there are thousands of buffers a fifth of a millisecond for each, up to some ten
-    /// seconds, so that a dive gets to its end.
+    /// The steps that a search may take by default: about half a second of one core, up to three
+    /// for six thousand buffers, and from fifteen thousand on a fifth of a millisecond for each, up
+    /// to some ten seconds: so that several dives get to their ends.
     #[must_use]
     pub fn default_steps(buffers: usize) -> u64 {
         const BASE: u64 = 100_000_000;
-        const PER_BUFFER: u64 = 40_000;
+        // Of those that are no longer searched exactly, and may all be alive together.
+        const PER_BUFFER: u64 = 100_000;
+        const SOME: u64 = 600_000_000;
+        const PER_MANY: u64 = 40_000;
         const MOST: u64 = 2_000_000_000;
         let buffers = u64::try_from(buffers).unwrap_or(u64::MAX);
-        buffers.saturating_mul(PER_BUFFER).clamp(BASE, MOST)
+        let several = buffers.saturating_mul(PER_BUFFER).clamp(BASE, SOME);
+        buffers.saturating_mul(PER_MANY).clamp(several, MOST)
     }
 
     /// The portfolio, limited by the clock and not by steps.

@@ -321,6 +321,35 @@ fn small_instances_are_solved_to_the_optimum() {
     }
 }
 
+/// Whatever the search finds when nobody asks for a capacity, it finds when somebody does.
+#[test]
+fn what_is_found_fits_when_it_is_asked_for() {
+    let mut random = Rng::with_seed(6);
+    let mut unproven = 0;
+    for (round, buffers) in [60, 250, 1200, 60].into_iter().enumerate() {
+        let shape = Shape {
+            buffers,
+            horizon: 150,
+            size: 900,
+            gaps: 0,
+            fixed: 0,
+            rules: 0,
+            runs: 0,
+            reserved: 0,
+        };
+        let instance = random_instance(&mut random, &shape);
+        let found = solve(&instance, &Config::default()).unwrap();
+        unproven += u32::from(!found.proven_optimal);
+        let config = Config {
+            capacity: Some(found.height),
+            ..Config::default()
+        };
+        let asked = solve(&instance, &config).unwrap();
+        assert_eq!(asked.fits, Some(Fits::Yes), "round {round}");
+    }
+    assert!(unproven > 1, "{unproven} are hard");
+}
+
 #[test]
 fn every_strategy_is_valid_on_larger_instances() {
     let mut random = Rng::with_seed(2);
