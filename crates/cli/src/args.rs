@@ -178,7 +178,7 @@ pub struct SearchArgs {
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = strategy)]
     pub strategy: tenure_solve::Strategy,
     /// How long the search may go on: 500ms, 6s, 1.5s, 2m
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, alias = "timeout", value_name = "DURATION", value_parser = duration)]
     pub time_limit: Option<Duration>,
     /// Threads of the search [default: as many as there are cores]
     #[arg(long, value_name = "N")]
@@ -212,7 +212,11 @@ pub struct PlanArgs {
 #[derive(Debug, Args)]
 pub struct SolveArgs {
     /// Allocation CSV, plain or gzip
-    pub buffers: PathBuf,
+    #[arg(required_unless_present = "input")]
+    pub buffers: Option<PathBuf>,
+    /// The same, for those who call MiniMalloc with it
+    #[arg(long, value_name = "FILE", conflicts_with = "buffers")]
+    pub input: Option<PathBuf>,
     /// Least alignment of every buffer in bytes
     #[arg(long, value_name = "N", default_value = "1", value_parser = alignment)]
     pub align: u64,

@@ -34,6 +34,26 @@ fn the_picture_shows_every_buffer_with_its_place() {
 }
 
 #[test]
+fn it_can_be_called_as_minimalloc_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let same = solve(folder.path(), &["--capacity", "8", "-o", "same.csv"]);
+    assert!(same.status.success(), "{same:?}");
+    let call = |options: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        command.arg("solve").args(options);
+        command.current_dir(folder.path()).output().unwrap()
+    };
+    let (input, output) = ("--input=table.csv", "--output=out.csv");
+    let called = call(&["--capacity=8", input, output, "--timeout=15s"]);
+    assert!(called.status.success(), "{called:?}");
+    let read = |name| fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(read("out.csv"), read("same.csv"));
+    for wrong in [&[input, "table.csv"][..], &[output]] {
+        assert_eq!(call(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
 fn a_picture_that_cannot_be_written_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let output = solve(folder.path(), &["--svg", "no/such/folder/out.svg"]);

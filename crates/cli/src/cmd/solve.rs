@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::BufReader;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tenure_formats::csv::{self, Times};
@@ -35,9 +36,12 @@ struct Summary {
 
 /// Runs the command.
 pub fn run(args: &SolveArgs, ui: &Ui) -> Result<Exit, Failure> {
-    let path = args.buffers.display();
-    let bad = |e: &dyn std::fmt::Display| Failure::bad(format!("{path}: {e}"));
-    let file = File::open(&args.buffers).map_err(|e| bad(&e))?;
+    let start = Instant::now();
+    // One of them is there: the arguments ask for it.
+    let path = args.buffers.as_ref().or(args.input.as_ref());
+    let path = path.map_or(Path::new(""), PathBuf::as_path);
+    let bad = |e: &dyn std::fmt::Display| Failure::bad(format!("{}: {e}", path.display()));
+    let file = File::open(path).map_err(|e| bad(&e))?;
     if file.metadata().is_ok_and(|m| m.is_dir()) {
         return Err(bad(&"is a directory, not an allocation CSV"));
     }
@@ -52,11 +56,22 @@ pub fn run(args: &SolveArgs, ui: &Ui) -> Result<Exit, Failure> {
     };
     let table = csv::read(BufReader::new(file), &options).map_err(|e| bad(&e))?;
     let instance = instance(&table, args.align).map_err(|e| bad(&e))?;
-    let start = Instant::now();
+    let config = config(&args.search);
+    let read = start.elapsed();
+    // Writing takes less time than reading.
+    let writing = match args.output.is_some() || args.svg.is_some() {
+        true => read / 2,
+        false => Duration::ZERO,
+    };
     let config = Config {
         capacity: args.search.capacity,
-        ..config(&args.search)
+        // From the call of the command to its end, as far as the search can see to that.
+        time_limit: config
+            .time_limit
+            .map(|limit| limit.saturating_sub(read + writing)),
+        ..config
     };
+    let start = Instant::now();
     let solution = search::watched(ui, |watch| solve_watched(&instance, &config, watch));
     let solution = solution.map_err(Failure::internal)?;
     let time_ms = since(start);
@@ -68,7 +83,7 @@ pub fn run(args: &SolveArgs, ui: &Ui) -> Result<Exit, Failure> {
         files::write(out, &text)?;
     }
     if let Some(out) = &args.svg {
-        let text = picture(args, &table, &instance, &solution);
+        let text = picture(path, &table, &instance, &solution);
         files::write(out, text.as_bytes())?;
     }
     let ids = solution.conflict.iter();
@@ -160,13 +175,8 @@ fn in_lines(error: &InstanceError, table: &csv::Table) -> String {
 }
 
 /// The packing as a picture.
-fn picture(
-    args: &SolveArgs,
-    table: &csv::Table,
-    instance: &Instance,
-    solution: &Solution,
-) -> String {
-    let name = args.buffers.file_name().unwrap_or_default();
+fn picture(path: &Path, table: &csv::Table, instance: &Instance, solution: &Solution) -> String {
+    let name = path.file_name().unwrap_or_default();
     let rows = table.rows().iter().zip(instance.buffers());
     let buffers = rows.zip(&solution.offsets);
     svg::picture(&Packing {
