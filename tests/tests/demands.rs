@@ -305,3 +305,20 @@ fn what_is_joined_in_place_is_a_result_under_any_name() {
         }
     }
 }
+
+/// Where a run of inputs goes on from a run of outputs that others need, and lies where its reader
+/// writes, all of it is copied.
+#[test]
+fn a_run_that_cannot_stay_is_copied() {
+    let source = "model m ge graph ^root {
+         %x: float32[8] = Data() {index = 0}
+         %k: float32[1] = Const() {value = [1.0]}
+         %s: float32[8] = Neg(%x)
+         %a: float32[1], %b: float32[8] = HcomAllReduce(%k, %s) {_input_mutable = true, continuous_output = true}
+         %c: float32[1], %d: float32[8], %e: float32[8] = HcomAllReduce(%a, %b, %s) {_input_mutable = true, continuous_input = true}
+         NetOutput(%a) @out }";
+    let graph = text::parse(source).unwrap();
+    let table = OpTable::builtin(graph.dialect);
+    let plan = planned(&graph, &PlanOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    check(&graph, &table, &plan).unwrap_or_else(|e| panic!("{e:?}"));
+}

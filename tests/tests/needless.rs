@@ -116,23 +116,34 @@ fn what_is_joined_or_cut_in_place_is_its_pieces_too() {
          %s: float32[8] = Relu(%m)
          NetOutput(%h, %r, %s) @out",
     ];
+    let mut programs: Vec<String> = Vec::new();
     for made in [join(""), join(free), cut.to_owned()] {
-        for used in uses {
-            let source = format!(
-                "model m ge graph ^root {{
+        programs.extend(uses.map(|used| format!("{made}         {used}")));
+    }
+    // One tensor in two places, under whatever name.
+    for name in ["Reshape(%m)", "InplaceAdd(%m, %x)"] {
+        programs.push(format!(
+            "%m: float32[8] = Relu(%x)
+         %w: float32[8] <ref_input = 0> = {name}
+         %c: float32[16] = ConcatD(%w, %w) {{concat_dim = 0, _no_padding_continuous_input = true}}
+         NetOutput(%c) @out"
+        ));
+    }
+    for program in programs {
+        let source = format!(
+            "model m ge graph ^root {{
          %x: float32[8] = Data() {{index = 0}}
          %y: float32[16] = Data() {{index = 1}}
-         {made}         {used} }}"
-            );
-            let graph = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
-            let table = OpTable::builtin(graph.dialect);
-            let guarded = compile::run(&graph, &table, &Options::of(&graph)).unwrap();
-            let safe = guarded.graph(&graph);
-            let planned = plan(safe, &table, &PlanOptions::default(), &Config::default());
-            let plan = planned.unwrap_or_else(|e| panic!("{e}\n{source}")).plan;
-            let further: Vec<_> = plan.copies.iter().map(|c| &c.reason).collect();
-            assert!(further.is_empty(), "{further:?}\n{}", text::print(safe));
-            check(safe, &table, &plan).unwrap_or_else(|e| panic!("{e:?}\n{source}"));
-        }
+         {program} }}"
+        );
+        let graph = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+        let table = OpTable::builtin(graph.dialect);
+        let guarded = compile::run(&graph, &table, &Options::of(&graph)).unwrap();
+        let safe = guarded.graph(&graph);
+        let planned = plan(safe, &table, &PlanOptions::default(), &Config::default());
+        let plan = planned.unwrap_or_else(|e| panic!("{e}\n{source}")).plan;
+        let further: Vec<_> = plan.copies.iter().map(|c| &c.reason).collect();
+        assert!(further.is_empty(), "{further:?}\n{}", text::print(safe));
+        check(safe, &table, &plan).unwrap_or_else(|e| panic!("{e:?}\n{source}"));
     }
 }

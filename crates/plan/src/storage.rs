@@ -77,6 +77,9 @@ pub struct Classes {
 /// Steps in all attempts to do with fewer copies, together.
 const STEPS_OF_ATTEMPTS: usize = 1 << 18;
 
+/// How many nodes may be given copies of all their inputs because nothing else is found.
+const MOST_COPYING: usize = 16;
+
 /// Forms the classes, with as few copies as are found.
 ///
 /// Nodes that ask for places are met one after the other, and what one gets another may have to do
@@ -95,9 +98,10 @@ pub fn classes(
     lives: SecondaryMap<ValueId, Life>,
 ) -> Result<Classes, PlanError> {
     let clocks = Clocks::new(graph, table, schedule)?.map(Rc::new);
-    let attempt = |first: &[NodeId]| {
+    let attempt = |first: &[NodeId], copying: &FxHashSet<NodeId>| {
         let mut join = Join::new(graph, table, options, homes, schedule, clocks.clone());
         join.meet_first(first);
+        join.copying.clone_from(copying);
         formed(join, lives.clone())
     };
     let join = Join::new(graph, table, options, homes, schedule, clocks.clone());
@@ -107,17 +111,23 @@ pub fn classes(
     }
     let mut left = STEPS_OF_ATTEMPTS / schedule.steps.len().max(1);
     let mut first: Vec<NodeId> = Vec::new();
-    let mut best = match attempt(&[]) {
+    let mut copying: FxHashSet<NodeId> = FxHashSet::default();
+    let mut best = match attempt(&[], &copying) {
         Err(error @ (PlanError::Run { .. } | PlanError::Torn { .. })) => {
-            // What cannot be met in this order may be met in another.
+            // What cannot be met in this order may be met in another, or with copies of all inputs.
             let mut others = asking
                 .iter()
                 .take(left)
-                .map(|&node| (node, attempt(&[node])));
-            let (node, found) = others.find(|(_, found)| found.is_ok()).ok_or(error)?;
-            first.push(node);
+                .map(|&node| (node, attempt(&[node], &copying)));
+            let other = others.find(|(_, found)| found.is_ok());
             left = 0;
-            found?
+            match other {
+                Some((node, found)) => {
+                    first.push(node);
+                    found?
+                }
+                None => with_copies(graph, &asking, error, &mut copying, |c| attempt(&[], c))?,
+            }
         }
         found => found?,
     };
@@ -134,7 +144,9 @@ pub fn classes(
             left -= 1;
             let rest = first.iter().copied().filter(|&n| n != reader);
             let order: Vec<NodeId> = [reader].into_iter().chain(rest).collect();
-            let Ok(found) = attempt(&order) else { continue };
+            let Ok(found) = attempt(&order, &copying) else {
+                continue;
+            };
             if found.price(graph) < best.price(graph) {
                 (best, first) = (found, order);
                 continue 'better;
@@ -142,6 +154,32 @@ pub fn classes(
         }
         return Ok(best);
     }
+}
+
+/// Lets those whose inputs cannot lie one behind the other read copies of all of them, one node after
+/// the other as they turn up.
+fn with_copies(
+    graph: &Graph,
+    asking: &[NodeId],
+    mut error: PlanError,
+    copying: &mut FxHashSet<NodeId>,
+    attempt: impl Fn(&FxHashSet<NodeId>) -> Result<Classes, PlanError>,
+) -> Result<Classes, PlanError> {
+    for _ in 0..MOST_COPYING {
+        let PlanError::Run { node, .. } = &error else {
+            break;
+        };
+        let mut nodes = asking.iter().copied();
+        let named = nodes.find(|&n| graph.node_label(n) == *node);
+        if !named.is_some_and(|n| copying.insert(n)) {
+            break;
+        }
+        match attempt(copying) {
+            Err(other) => error = other,
+            found => return found,
+        }
+    }
+    Err(error)
 }
 
 impl Classes {
@@ -215,6 +253,8 @@ struct Join<'a> {
     copy_at: FxHashMap<(NodeId, u32), Index>,
     /// Which values are alternatives, of which one alone is made.
     merges: Merges,
+    /// Nodes with a run of inputs that read copies of all of them.
+    copying: FxHashSet<NodeId>,
     /// Inputs in whose memory it is settled that the node writes.
     written: FxHashSet<(NodeId, u32)>,
     in_place: usize,
@@ -297,6 +337,7 @@ impl<'a> Join<'a> {
             pieces: FxHashMap::default(),
             copy_at: FxHashMap::default(),
             merges: Merges::new(graph, table),
+            copying: FxHashSet::default(),
             written: FxHashSet::default(),
             in_place: 0,
         }

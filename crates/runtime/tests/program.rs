@@ -3,7 +3,7 @@
 use tenure_check::CheckedPlan;
 use tenure_graph::effects::OpTable;
 use tenure_graph::plan::PlanOptions;
-use tenure_graph::{Dialect, Graph, json, text};
+use tenure_graph::{DType, Dialect, Graph, json, text};
 use tenure_plan::Config;
 use tenure_runtime::numbers::{decode, encode};
 use tenure_runtime::{Kernels, Layout, Program, RuntimeError};
@@ -227,4 +227,31 @@ fn a_variable_is_one_under_each_of_its_names() {
             }
         }
     }
+}
+
+/// Files of Graph Engine say of answers that they are numbers; what a kernel writes is as large as the
+/// model says, or the node is refused.
+#[test]
+fn answers_are_of_the_type_that_the_model_says() {
+    for (kind, expected) in [
+        ("float32", vec![1.0, 0.0, 0.0]),
+        ("bool", vec![1.0, 0.0, 0.0]),
+    ] {
+        let lines = format!(
+            "%x: float32[3] = Data()\n%k: float32[3] = Const() {{value = [1.0, 2.0, 3.0]}}\n\
+             %y: {kind}[3] = Less(%x, %k)\nNetOutput(%y) @out"
+        );
+        let graph = parsed(Dialect::Ge, &lines);
+        let plan = planned(&graph);
+        let mut program = program(&graph, &plan).expect("a program");
+        let x = encode(DType::F32, [0.0, 2.0, 4.0].into_iter()).expect("numbers");
+        program.run(&[&x]).expect("it runs");
+        let dtype = program.results()[0].dtype;
+        let found = decode(dtype, &program.result(0)).expect("numbers");
+        assert_eq!(found, expected, "{kind}");
+    }
+    let lines = "%x: bool[3] = Data()\n%y: float32[3] = LogicalNot(%x)\n%z: float32[3] = Not(%x)\nNetOutput(%y, %z) @out";
+    let graph = parsed(Dialect::Ge, lines);
+    let refused = program(&graph, &planned(&graph)).unwrap_err();
+    assert!(matches!(refused, RuntimeError::Unsupported(_)), "{refused}");
 }

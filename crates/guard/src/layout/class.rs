@@ -344,10 +344,12 @@ impl<'a> ClassView<'a> {
     fn reads_slices(&self, node: NodeId) -> bool {
         let work = self.work;
         let graph = work.graph();
+        let mut seen: FxHashSet<Anchor> = FxHashSet::default();
         let mut producers = work.producers(node);
         self.has_one_producer(node)
             && producers.all(|p| match p.slot {
-                Slot::Out(o) => reference(graph, work.table, p.node, o).is_some(),
+                // One output cannot be two slices.
+                Slot::Out(o) => reference(graph, work.table, p.node, o).is_some() && seen.insert(p),
                 Slot::In(_) => false,
             })
     }

@@ -139,7 +139,7 @@ impl Join<'_> {
             let (root, _) = self.find(held);
             let root = &self.items[root as usize];
             // The caller's memory has no room beside an output.
-            if !root.planned || root.caller {
+            if !root.planned || root.caller || self.copying.contains(&node) {
                 self.copy_piece(node, &mut piece)?;
             }
             pieces.push(piece);

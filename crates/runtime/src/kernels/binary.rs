@@ -24,7 +24,15 @@ macro_rules! integers {
 
 macro_rules! truth {
     ($site:expr, $types:ident, |$x:ident, $y:ident| $body:expr) => {
-        with_type!($site.input(0)?.dtype, $types, T => zip($site, |$x: T, $y: T| u8::from($body)))
+        // Graph Engine's files may say that an answer is a number.
+        match $site.output(0)?.dtype {
+            DType::F32 => with_type!($site.input(0)?.dtype, $types, T => {
+                zip($site, |$x: T, $y: T| f32::from(u8::from($body)))
+            }),
+            _ => with_type!($site.input(0)?.dtype, $types, T => {
+                zip($site, |$x: T, $y: T| u8::from($body))
+            }),
+        }
     };
 }
 
@@ -96,6 +104,7 @@ pub(super) fn zip<T: Pod, U: Pod>(
     site: &Site<'_>,
     f: impl Fn(T, T) -> U + Copy + Send + 'static,
 ) -> Made {
+    site.output(0)?.holds::<U>()?;
     let (rows, whole) = pairs(site)?;
     Ok(Box::new(Zip {
         f,

@@ -187,6 +187,18 @@ impl Type {
         bits.and_then(|bits| usize::try_from(bits / 8).ok())
             .ok_or_else(|| format!("elements of type {} are no whole bytes", self.dtype))
     }
+
+    /// Refuses results whose elements are not as large as the model says.
+    fn holds<T>(&self) -> Result<(), String> {
+        if self.item()? == size_of::<T>() {
+            return Ok(());
+        }
+        Err(format!(
+            "its results are of {} bytes each, and the model says {}",
+            size_of::<T>(),
+            self.dtype
+        ))
+    }
 }
 
 /// Product of some dimensions, 0 as soon as one is; saturated.

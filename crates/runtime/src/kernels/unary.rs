@@ -190,6 +190,7 @@ pub(super) fn map<T: Pod, U: Pod>(
     f: impl Fn(T) -> U + Copy + Send + 'static,
 ) -> Made {
     has_one_each(site)?;
+    site.output(0)?.holds::<U>()?;
     if size_of::<T>() != size_of::<U>() {
         return kernel(move |call| {
             let x = call.read::<T>(0);
