@@ -244,7 +244,7 @@ fn answers_are_of_the_type_that_the_model_says() {
         let graph = parsed(Dialect::Ge, &lines);
         let plan = planned(&graph);
         let mut program = program(&graph, &plan).expect("a program");
-        let x = encode(DType::F32, [0.0, 2.0, 4.0].into_iter()).expect("numbers");
+        let x = encode(DType::F32, [0.0, 2.0, 4.0]).expect("numbers");
         program.run(&[&x]).expect("it runs");
         let dtype = program.results()[0].dtype;
         let found = decode(dtype, &program.result(0)).expect("numbers");
