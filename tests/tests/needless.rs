@@ -147,3 +147,21 @@ fn what_is_joined_or_cut_in_place_is_its_pieces_too() {
         check(safe, &table, &plan).unwrap_or_else(|e| panic!("{e:?}\n{source}"));
     }
 }
+
+/// What is cut and joined in place over and over has very many ways through it, and is looked at once.
+#[test]
+fn many_ways_through_pieces_end() {
+    let mut lines =
+        String::from("%x: float32[8] = Data() {index = 0}\n%c0: float32[8] = Relu(%x)\n");
+    for k in 1..40 {
+        let before = k - 1;
+        lines += &format!(
+            "%a{k}: float32[4], %b{k}: float32[4] = SplitD(%c{before}) {{split_dim = 0, _no_task = true, _no_padding_continuous_output = true, _output_reuse_input = true}}
+         %c{k}: float32[8] = ConcatD(%a{k}, %b{k}) {{concat_dim = 0, _no_task = true, _no_padding_continuous_input = true, _output_reuse_input = true}}\n"
+        );
+    }
+    let source = format!("model m ge graph ^root {{ {lines} NetOutput(%c39) @out }}");
+    let graph = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
+    let table = OpTable::builtin(graph.dialect);
+    compile::run(&graph, &table, &Options::of(&graph)).unwrap();
+}

@@ -230,7 +230,12 @@ impl Pass<'_> {
         let mut uses = Vec::new();
         let mut stack = names.twins.get(&value).cloned().unwrap_or_default();
         stack.push(value);
+        // What is cut and joined again comes by many ways.
+        let mut seen: FxHashSet<ValueId> = FxHashSet::default();
         while let Some(value) = stack.pop() {
+            if !seen.insert(value) {
+                continue;
+            }
             for &(node, input) in self.work.users(value) {
                 let does = types.input((node, input));
                 let others = names.of_input.get(&(node, input));
