@@ -55,6 +55,14 @@ pub struct Transfer {
     pub to: Option<ValueId>,
 }
 
+impl Transfer {
+    /// Whether a result of a body becomes an output under another name, as calls give theirs back.
+    #[must_use]
+    pub const fn gives_back_a_name(&self) -> bool {
+        matches!((self.pass, self.at), (Pass::View, Point::Leave(_)))
+    }
+}
+
 /// The transfers of a node, in the order in which they happen at each point. Empty for a node
 /// without bodies.
 ///

@@ -139,7 +139,7 @@ impl Sweep<'_> {
         if self.plain {
             return;
         }
-        let is_given = |t: &&Transfer| t.pass == Pass::View && matches!(t.at, Point::Enter(_));
+        let is_given = |t: &&Transfer| t.pass == Pass::View && !t.gives_back_a_name();
         for t in transfers.iter().filter(is_given) {
             if let (Some(from), Some(to)) = (t.from, t.to) {
                 let data = self.graph.values[to].producer;
@@ -302,7 +302,7 @@ pub(crate) fn moves(
 ) -> Vec<(u32, Transfer)> {
     transfers(graph, owner, table.class(graph, owner))
         .into_iter()
-        .filter(|t| t.pass == Pass::Move || matches!((t.pass, t.at), (Pass::View, Point::Leave(_))))
+        .filter(|t| t.pass == Pass::Move || t.gives_back_a_name())
         .map(|t| (point_step(graph, schedule, owner, t.at), t))
         .collect()
 }

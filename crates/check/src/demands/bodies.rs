@@ -52,7 +52,7 @@ impl Gather<'_, '_> {
             workspaces: Vec::new(),
         };
         // What is another name of a result is settled when that is known.
-        let names = owner.transfers.iter().filter(|t| t.pass == Pass::View);
+        let names = owner.transfers.iter().filter(|t| t.gives_back_a_name());
         let named: FxHashSet<ValueId> = names.filter_map(|t| t.to).collect();
         for &value in node.outputs.iter().flatten() {
             if !named.contains(&value) {

@@ -88,15 +88,15 @@ impl Pass<'_> {
         let after = self.work.descendants(id, last.unwrap_or(0));
         let before = |reader: NodeId| self.work.is_plainly_before(reader, id);
         // Who uses state after the collective, as the program stands, finds what is there then.
-        let is_state = options.exact && variable_of(&self.work, value).is_some();
-        let is_behind = |n: NodeId| is_state && self.work.position(n) > self.work.position(id);
+        let is_state_behind = options.exact
+            && last.is_some_and(|last| last > self.work.position(id))
+            && variable_of(&self.work, value).is_some();
         let is_late = |&(reader, i): &(NodeId, u32)| {
             after.contains(&reader)
-                || is_behind(reader)
                 || self.comes_too_late((reader, i), id)
                 || !self.work.graph().nodes[reader].bodies.is_empty() && !before(reader)
         };
-        if others.iter().any(is_late) {
+        if is_state_behind || others.iter().any(is_late) {
             if options.copies_are_planned {
                 return Ok(());
             }

@@ -66,8 +66,7 @@ impl Join<'_> {
                 Phase::End => {
                     let class = self.table.class(self.graph, step.node);
                     for t in transfers(self.graph, step.node, class) {
-                        let is_given_back = t.pass == Pass::View && matches!(t.at, Point::Leave(_));
-                        if is_given_back && t.from.is_some_and(|v| self.is_variable(v)) {
+                        if t.gives_back_a_name() && t.from.is_some_and(|v| self.is_variable(v)) {
                             self.variable(t.from, t.to);
                         }
                     }

@@ -68,7 +68,7 @@ impl Resolve<'_> {
         }
         let node = &self.graph.nodes[id];
         // Another name of a result is settled when that is known.
-        let names = transfers.iter().filter(|t| t.pass == Pass::View);
+        let names = transfers.iter().filter(|t| t.gives_back_a_name());
         let named: FxHashSet<ValueId> = names.filter_map(|t| t.to).collect();
         for &value in node.outputs.iter().flatten() {
             if !named.contains(&value) {
