@@ -5,7 +5,8 @@
 //! out, `gaps` is a space-separated list of half-open `lower-upper` inside the lifetime. Columns
 //! come in any order; MiniMalloc's other names of them are read as well, and columns with any other
 //! name are kept and written back. Line ends, a byte-order
-//! mark, spaces around fields, blank lines and gzip are taken as they come.
+//! mark, spaces around fields, blank lines and gzip are taken as they come. Control characters other
+//! than tabs and line ends are refused: no editor or terminal shows a name with one as it is.
 //!
 //! Input is hostile: a line or quoted record above [`MAX_LINE`], more decompressed bytes than
 //! [`Options::max_bytes`] and more rows than [`Options::max_rows`] are refused before they are held
@@ -295,6 +296,14 @@ pub enum Error {
         /// Line of the row.
         line: u64,
     },
+    /// A control character that is no tab and no line end.
+    #[error("line {line}: the control character U+{:04X}; is this an allocation table?", u32::from(*.control))]
+    Control {
+        /// Line of the row.
+        line: u64,
+        /// The character.
+        control: char,
+    },
     /// More bytes than the options allow.
     #[error("the table has more than {max_bytes} bytes after decompression")]
     TooLarge {
@@ -419,10 +428,14 @@ fn read_rows<R: Read>(
             .filter(|&byte| byte == b'\n')
             .count() as u64;
         let line = next_line.max(reader.position().line().saturating_sub(inside + 1));
-        record.trim();
         if reader.position().byte() - start > MAX_LINE {
             return Err(Error::LineTooLong { line });
         }
+        // Some of them count as spaces, so before those are cut off.
+        if let Some(control) = unreadable(record.as_slice()) {
+            return Err(Error::Control { line, control });
+        }
+        record.trim();
         if record.len() == 1 && record.get(0) == Some("") {
             continue;
         }
@@ -443,6 +456,12 @@ fn read_rows<R: Read>(
         Some(_) => Ok(()),
         None => Err(Error::MissingHeader),
     }
+}
+
+/// The first control character that is no tab and no line end.
+fn unreadable(text: &str) -> Option<char> {
+    let mut controls = text.chars().filter(|c| c.is_control());
+    controls.find(|c| !matches!(c, '\t' | '\r' | '\n'))
 }
 
 /// Refuses an id that stands on two lines.

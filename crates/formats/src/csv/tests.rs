@@ -263,6 +263,34 @@ fn bytes_that_are_no_text_are_refused() {
     assert!(matches!(error, Error::NotText { line: 3 }), "{error:?}");
 }
 
+#[test]
+fn control_characters_are_refused_wherever_they_stand() {
+    for control in ('\0'..='\u{a0}').filter(|c| c.is_control()) {
+        let harmless = matches!(control, '\t' | '\r' | '\n');
+        let texts = [
+            (
+                3,
+                format!("id,lower,upper,size\na,0,4,1\n\"b{control}b\",0,4,1\n"),
+            ),
+            (2, format!("id,lower,upper,size\na,0,4,\"{control}1\"\n")),
+            (2, format!("id,lower,upper,size\n\"{control}\"\na,0,4,1\n")),
+            (1, format!("id,lower,upper,size,\"{control}\"\na,0,4,1,\n")),
+        ];
+        for (at, text) in texts {
+            match read_str(&text) {
+                Err(Error::Control {
+                    line,
+                    control: found,
+                }) if !harmless => {
+                    assert_eq!((line, found), (at, control));
+                }
+                Ok(_) if harmless => {}
+                other => panic!("{text:?} gives {other:?}"),
+            }
+        }
+    }
+}
+
 /// An endless input; counts what was asked of it.
 struct Endless<'a> {
     head: &'a [u8],
