@@ -21,7 +21,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// Exit code of a program that Ctrl-C has ended, as shells write it.
 const INTERRUPTED: i32 = 130;
 
-/// Whether a search runs that takes Ctrl-C as the wish to end it.
+/// Whether a search runs that takes Ctrl-C as the wish to end it, or its result is written down.
 static SEARCHING: AtomicBool = AtomicBool::new(false);
 /// Whether it was wished.
 static CANCEL: AtomicBool = AtomicBool::new(false);
@@ -62,6 +62,15 @@ pub fn watched<T>(ui: &Ui, search: impl FnOnce(&Watch<'_>) -> T) -> T {
     });
     SEARCHING.store(false, Ordering::Relaxed);
     found
+}
+
+/// Runs what writes down the result of a search: a first Ctrl-C does not lose it, unless one has ended
+/// the search.
+pub fn kept<T>(write: impl FnOnce() -> T) -> T {
+    SEARCHING.store(true, Ordering::Relaxed);
+    let written = write();
+    SEARCHING.store(false, Ordering::Relaxed);
+    written
 }
 
 fn catch_interrupts() {

@@ -75,6 +75,19 @@ pub fn run(args: &SolveArgs, ui: &Ui) -> Result<Exit, Failure> {
     let solution = search::watched(ui, |watch| solve_watched(&instance, &config, watch));
     let solution = solution.map_err(Failure::internal)?;
     let time_ms = since(start);
+    search::kept(|| answer(args, ui, path, &table, &instance, &solution, time_ms))
+}
+
+/// Writes and prints what was found.
+fn answer(
+    args: &SolveArgs,
+    ui: &Ui,
+    path: &Path,
+    table: &csv::Table,
+    instance: &Instance,
+    solution: &Solution,
+    time_ms: f64,
+) -> Result<Exit, Failure> {
     if let Some(out) = &args.output {
         let mut text = Vec::new();
         table
@@ -83,7 +96,7 @@ pub fn run(args: &SolveArgs, ui: &Ui) -> Result<Exit, Failure> {
         files::write(out, &text)?;
     }
     if let Some(out) = &args.svg {
-        let text = picture(path, &table, &instance, &solution);
+        let text = picture(path, table, instance, solution);
         files::write(out, text.as_bytes())?;
     }
     let ids = solution.conflict.iter();
@@ -105,7 +118,7 @@ pub fn run(args: &SolveArgs, ui: &Ui) -> Result<Exit, Failure> {
         };
         ui.data(serde_json::to_string_pretty(&summary).map_err(Failure::internal)?);
     } else {
-        let mut lines = text(&instance, &solution, args.search.capacity, time_ms);
+        let mut lines = text(instance, solution, args.search.capacity, time_ms);
         if !conflict.is_empty() {
             lines.push(named(&conflict));
         }
