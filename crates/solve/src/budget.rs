@@ -46,7 +46,8 @@ impl<'a> Stop<'a> {
         self.out_of_time.load(Ordering::Relaxed)
     }
 
-    fn look(&self) -> Result<(), Exhausted> {
+    /// Says when the search has to end, for whatever reason; looks at the clock.
+    pub(crate) fn look(&self) -> Result<(), Exhausted> {
         if self.out_of_time() || self.cancelled() {
             return Err(Exhausted);
         }
@@ -96,6 +97,11 @@ impl<'a> Budget<'a> {
         let result = task(self);
         self.limit = outer;
         result
+    }
+
+    /// What ends all searches, whatever their steps.
+    pub(crate) fn stop(&self) -> &'a Stop<'a> {
+        self.stop
     }
 
     /// Steps taken so far.

@@ -29,6 +29,7 @@ pub(crate) fn find(
     if let Some(largest) = too_large(instance, &heaviest, capacity) {
         return largest;
     }
+    let stop = budget.stop();
     let mut cannot_fit = |set: &[usize]| {
         budget.spend(set.len() as u64 * BOUNDS_STEPS)?;
         let inner = instance.part(set);
@@ -36,7 +37,7 @@ pub(crate) fn find(
             return Ok(true);
         }
         for way in [WAYS[0], WAYS[1]] {
-            let ranked = order::sorted(&inner, way.order);
+            let ranked = order::sorted(&inner, way.order, budget.stop())?;
             let proof = budget.within(PROOF_STEPS, |budget| {
                 exact::search(&inner, &ranked, capacity, way, techniques, budget)
             });
@@ -50,7 +51,10 @@ pub(crate) fn find(
     let buffers = instance.buffers();
     let all = instance.own().filter(|&buffer| buffers[buffer].size > 0);
     let mut set: Vec<usize> = all.collect();
-    let starts = exact::parts(instance).into_iter();
+    let Ok(parts) = exact::parts(instance, stop) else {
+        return set;
+    };
+    let starts = parts.into_iter();
     let starts = starts.map(|part| part.into_iter().map(|buffer| buffer as usize).collect());
     for start in std::iter::once(heaviest).chain(starts) {
         let mut start: Vec<usize> = start;

@@ -16,7 +16,8 @@ use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::ControlFlow;
 
-use crate::budget::{Budget, Exhausted};
+use crate::bounds;
+use crate::budget::{Budget, Exhausted, Stop};
 use crate::heuristics::index::TimeIndex;
 use crate::instance::{Instance, Piece, align_up};
 use crate::skyline::Skyline;
@@ -45,26 +46,31 @@ pub(crate) struct Target {
 }
 
 impl<'a> Dive<'a> {
-    /// `loads` are the loads of the sections.
-    pub(crate) fn new(instance: &'a Instance, loads: &[u64]) -> Self {
-        let mut unplaced = TimeIndex::new(instance);
-        let mut fixed = None;
-        for (index, buffer) in instance.buffers().iter().enumerate() {
-            if buffer.offset.is_some() {
-                let fixed = fixed.get_or_insert_with(|| unplaced.clone());
-                fixed.insert(instance, index);
-            }
-        }
-        for index in 0..instance.len() {
-            unplaced.insert(instance, index);
-        }
-        Dive {
+    /// Nothing placed; unless the time ends before that is made.
+    pub(crate) fn new(instance: &'a Instance, stop: &Stop<'_>) -> Result<Self, Exhausted> {
+        stop.look()?;
+        let none = TimeIndex::new(instance);
+        let is_fixed = |&index: &usize| instance.buffers()[index].offset.is_some();
+        let any_fixed = (0..instance.len()).any(|index| is_fixed(&index));
+        let fixed = any_fixed.then(|| {
+            let mut fixed = none.clone();
+            fixed.insert_all(instance, (0..instance.len()).filter(is_fixed));
+            fixed
+        });
+        stop.look()?;
+        let mut unplaced = none;
+        unplaced.insert_all(instance, 0..instance.len());
+        stop.look()?;
+        let skyline = Skyline::new(&bounds::section_loads(instance));
+        stop.look()?;
+        let reach = reach(instance);
+        Ok(Dive {
             instance,
-            skyline: Skyline::new(loads),
+            skyline,
             unplaced,
             fixed,
-            reach: reach(instance),
-        }
+            reach,
+        })
     }
 
     /// One dive: `ranked` holds the buffers that have pieces, and decides between those that can

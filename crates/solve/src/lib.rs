@@ -33,7 +33,7 @@
 //! | [`strategy`] | their stable names |
 //! | [`validate`] | the judge that every solution passes before it is returned |
 //! | [`solution`] | configuration and result |
-//! | `budget`, `runner` | limits counted in steps and the one clock; tasks on threads |
+//! | `budget`, `sorting`, `runner` | limits counted in steps and the one clock; tasks on threads |
 //! | [`memory`] | what a search needs, known before it begins |
 //! | `watch` | progress and cancelling |
 //!
@@ -58,6 +58,7 @@ mod sections;
 mod shakes;
 mod skyline;
 pub mod solution;
+mod sorting;
 pub mod strategy;
 pub mod validate;
 mod watch;

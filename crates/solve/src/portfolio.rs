@@ -109,17 +109,19 @@ pub fn solve_watched(
     let stated = instance;
     let instance = stated.plain();
     let bounds = bounds::bounds(instance);
+    let sweep_start = clock.map(|_| Instant::now());
     let offsets = sweep::place(instance);
     let swept = Found {
         height: instance.height_of(&offsets),
         offsets,
         strategy: Strategy::Sweep,
     };
-    // What cannot be cut, as the last check, takes about as long as all until here.
-    let reserve = clock.map_or(Duration::ZERO, |(start, _)| start.elapsed());
+    // What cannot be cut, as the last check, takes no longer than the sweep.
+    let reserve = sweep_start.map_or(Duration::ZERO, |start| start.elapsed());
     let deadline = |parts: u32| {
         let (start, limit) = clock?;
-        start.checked_add(reserve + limit.saturating_sub(2 * reserve) / parts)
+        let now = start.elapsed();
+        start.checked_add(now + limit.saturating_sub(now + reserve) / parts)
     };
     let portfolio = matches!(
         config.strategy,
@@ -170,8 +172,8 @@ pub fn solve_watched(
 /// What all tasks on one instance read.
 struct Ground<'a> {
     instance: &'a Instance,
-    /// Made when the first dive asks for it.
-    dive: OnceLock<Dive<'a>>,
+    /// Made when the first dive asks for it, if the time allows.
+    dive: OnceLock<Result<Dive<'a>, Exhausted>>,
     stop: &'a Stop<'a>,
 }
 
@@ -188,9 +190,9 @@ impl<'a> Ground<'a> {
         }
     }
 
-    fn dive(&self) -> &Dive<'a> {
-        let make = || Dive::new(self.instance, &bounds::section_loads(self.instance));
-        self.dive.get_or_init(make)
+    fn dive(&self) -> Result<&Dive<'a>, Exhausted> {
+        let make = || Dive::new(self.instance, self.stop);
+        self.dive.get_or_init(make).as_ref().map_err(|&cut| cut)
     }
 
     /// Makes one placement with a strategy that is a single pass. A dive aims at the target, and ends
@@ -198,13 +200,13 @@ impl<'a> Ground<'a> {
     fn run(&self, strategy: Strategy, target: Target, budget: &mut Budget<'_>) -> Ending {
         match strategy {
             Strategy::Greedy(fit, order) => {
-                let order = order::sorted(self.instance, order);
+                let order = order::sorted(self.instance, order, self.stop)?;
                 greedy::place(self.instance, &order, fit, budget).map(Some)
             }
             Strategy::Core(order) => core::place(self.instance, order, target, budget),
             Strategy::Dive(order) => {
-                let order = order::sorted(self.instance, order);
-                self.dive().run(&order, target, budget)
+                let order = order::sorted(self.instance, order, self.stop)?;
+                self.dive()?.run(&order, target, budget)
             }
             Strategy::Peer(peer) => peers::place(self.instance, peer, budget),
             Strategy::Auto | Strategy::Sweep | Strategy::Exact | Strategy::Restarts => {
@@ -452,7 +454,9 @@ impl<'a> Search<'a> {
     /// a height that one of them needs is a bound for the whole.
     fn improve(&mut self, exact: bool, dives: bool) {
         let instance = self.ground.instance;
-        let parts = exact::parts(instance);
+        let Ok(parts) = exact::parts(instance, self.ground.stop) else {
+            return;
+        };
         let mut parts_left = parts.len() as u64;
         if parts_left <= 1 {
             return self.rounds(exact, dives);
@@ -461,12 +465,16 @@ impl<'a> Search<'a> {
             let share = self.steps_left / parts_left;
             parts_left -= 1;
             let buffers: Vec<usize> = part.iter().map(|&buffer| buffer as usize).collect();
-            let inner = instance.part(&buffers);
-            let offsets: Vec<u64> = buffers.iter().map(|&b| self.best.offsets[b]).collect();
-            let height = inner.height_of(&offsets);
+            let end = |&b: &usize| self.best.offsets[b] + instance.buffers()[b].size;
+            let height = buffers.iter().map(end).max().unwrap_or(0);
             if height <= self.enough() {
                 continue;
             }
+            if self.ground.stop.is_over() {
+                break;
+            }
+            let offsets: Vec<u64> = buffers.iter().map(|&b| self.best.offsets[b]).collect();
+            let inner = instance.part(&buffers);
             let ground = Ground::new(&inner, self.ground.stop);
             let mut search = Search {
                 ground: &ground,
@@ -504,19 +512,21 @@ impl<'a> Search<'a> {
             Strategy::Dive(order) | Strategy::Core(order) => order,
             _ => Order::Area,
         };
-        let mut base = order::sorted(instance, first);
+        let Ok(mut base) = order::sorted(instance, first, self.ground.stop) else {
+            return;
+        };
         let exact = exact && base.len() <= MAX_MEMBERS;
         let dives = dives && (self.config.techniques.restarts || !exact);
         let mut random = fastrand::Rng::with_seed(self.config.seed);
         let shaken = exact && self.config.techniques.shakes;
-        let mut shakes = shaken.then(|| Shakes::new(instance, grain(instance)));
+        let mut shakes = shaken.then(|| Shakes::new(instance, grain(instance), self.ground.stop));
         let mut round = 0;
         while !self.done() && (exact || dives) {
             let before = self.steps_left;
             if exact {
                 self.exact_round(round);
             }
-            if let Some(shakes) = &mut shakes {
+            if let Some(Ok(shakes)) = &mut shakes {
                 let steps = (before - self.steps_left).saturating_mul(SHAKES_PER_STEP);
                 self.shake(shakes, steps, &mut random);
             }
@@ -579,7 +589,9 @@ impl<'a> Search<'a> {
         };
         let mut attempts: Vec<(Way, Vec<u32>)> = Vec::new();
         for way in WAYS.into_iter().filter(taken) {
-            let order = order::sorted(instance, way.order);
+            let Ok(order) = order::sorted(instance, way.order, self.ground.stop) else {
+                return false;
+            };
             // Where all sections have the same load, half of the orders are the same.
             let covers = |(other, known): &(Way, Vec<u32>)| other.covers(way) && *known == order;
             if !attempts.iter().any(covers) {
@@ -651,9 +663,13 @@ impl<'a> Search<'a> {
     fn dive_round(&mut self, base: &mut Vec<u32>, random: &mut fastrand::Rng) {
         let ladder = self.config.techniques.ladder;
         let ground = self.ground;
-        let mut changed: Vec<Vec<u32>> = (1..=DIVES_PER_ROUND)
-            .map(|strength| order::disturbed(base, base.len() >> strength, random))
-            .collect();
+        let mut changed: Vec<Vec<u32>> = Vec::new();
+        for strength in 1..=DIVES_PER_ROUND {
+            if ground.stop.is_over() {
+                return;
+            }
+            changed.push(order::disturbed(base, base.len() >> strength, random));
+        }
         let (low, high) = (self.aim(), self.best.height);
         let task = |index: usize, budget: &mut Budget<'_>| {
             let rung = if ladder { index as u64 } else { 0 };
@@ -661,7 +677,7 @@ impl<'a> Search<'a> {
                 height: low + (high - low) / DIVES_PER_ROUND as u64 * rung,
                 give_up: high,
             };
-            ground.dive().run(&changed[index], target, budget)
+            ground.dive()?.run(&changed[index], target, budget)
         };
         let mut winner = None;
         self.in_turn(DIVES_PER_ROUND, task, |search, index, ending| {

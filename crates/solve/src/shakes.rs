@@ -6,6 +6,7 @@
 //! chance on an instance, and which is not known beforehand; so a way that succeeded is taken more
 //! often, from the order that succeeded, and so is the rung that it reached.
 
+use crate::budget::{Exhausted, Stop};
 use crate::exact::{WAYS, Way};
 use crate::heuristics::order;
 use crate::instance::Instance;
@@ -57,10 +58,10 @@ pub(crate) struct Try {
 
 impl Shakes {
     /// All heights are multiples of `grain`, or the bound.
-    pub(crate) fn new(instance: &Instance, grain: u64) -> Self {
+    pub(crate) fn new(instance: &Instance, grain: u64, stop: &Stop<'_>) -> Result<Self, Exhausted> {
         let mut ways: Vec<Shaken> = Vec::new();
         for way in WAYS {
-            let order = order::sorted(instance, way.order);
+            let order = order::sorted(instance, way.order, stop)?;
             let known = |other: &Shaken| other.way.visits_as(way) && other.order == order;
             if !ways.iter().any(known) {
                 let weight = 1;
@@ -69,13 +70,13 @@ impl Shakes {
         }
         let buffers = instance.len() as u64;
         let pairs = buffers.saturating_mul(buffers);
-        Shakes {
+        Ok(Shakes {
             ways,
             rungs: [1; RUNGS.len()],
             steps: STEPS.saturating_add(pairs.saturating_mul(STEPS_PER_PAIR)),
             grain,
             tries: 0,
-        }
+        })
     }
 
     /// Some searches at heights from `bound` to below `best`; at the bound alone where nothing else
@@ -165,7 +166,7 @@ mod tests {
     fn what_succeeds_is_taken_more_often() {
         let buffers = (0..40).map(|at| Buffer::new(8 * (1 + at * 7 % 5), at, at + 3 + at % 9));
         let instance = Instance::new(buffers.collect()).unwrap();
-        let mut shakes = Shakes::new(&instance, 8);
+        let mut shakes = Shakes::new(&instance, 8, &Stop::new(None, None)).unwrap();
         let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..30 {
             let mut tries = shakes.draw(80, 200, false, &mut random);

@@ -13,10 +13,11 @@ mod section;
 mod state;
 mod tree;
 
-use crate::budget::{Budget, Exhausted};
+use crate::budget::{Budget, Exhausted, Stop};
 use crate::heuristics::order::Order;
 use crate::instance::Instance;
 use crate::solution::Techniques;
+use crate::sorting;
 use part::Part;
 use tree::{Tree, Visit};
 
@@ -70,7 +71,7 @@ pub(crate) const WAYS: [Way; 10] = {
 
 /// Splits the buffers that have pieces at the moments that no lifetime crosses; gaps count as
 /// lifetime here. Each part lists indices of buffers, reserved ranges left out.
-pub(crate) fn parts(instance: &Instance) -> Vec<Vec<u32>> {
+pub(crate) fn parts(instance: &Instance, stop: &Stop<'_>) -> Result<Vec<Vec<u32>>, Exhausted> {
     let mut hulls: Vec<(u32, u32, u32)> = (0u32..)
         .take(instance.own().len())
         .filter_map(|buffer| {
@@ -78,7 +79,7 @@ pub(crate) fn parts(instance: &Instance) -> Vec<Vec<u32>> {
             Some((hull.lower, hull.upper, buffer))
         })
         .collect();
-    hulls.sort_unstable();
+    sorting::sort(&mut hulls, stop)?;
     let mut parts: Vec<Vec<u32>> = Vec::new();
     let mut end = 0;
     for (lower, upper, buffer) in hulls {
@@ -88,7 +89,7 @@ pub(crate) fn parts(instance: &Instance) -> Vec<Vec<u32>> {
         }
         end = end.max(upper);
     }
-    parts
+    Ok(parts)
 }
 
 /// Looks for a placement of the buffers in `ranked` that ends at or below `height`; of equally
@@ -124,15 +125,14 @@ pub(crate) fn search(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Stop;
     use crate::heuristics::order;
     use crate::instance::Buffer;
 
     /// Asks for every height from below until one fits.
     fn least(buffers: &[Buffer], techniques: Techniques, way: Way) -> u64 {
         let instance = Instance::new(buffers.to_vec()).unwrap();
-        let ranked = order::sorted(&instance, way.order);
         let stop = Stop::new(None, None);
+        let ranked = order::sorted(&instance, way.order, &stop).unwrap();
         let mut budget = Budget::new(u64::MAX, &stop);
         let mut fits = |height| {
             let found = search(&instance, &ranked, height, way, techniques, &mut budget);
@@ -223,8 +223,8 @@ mod tests {
             .map(|at| Buffer::new(7 + at * 5 % 11, at, at + 9))
             .collect();
         let instance = Instance::new(buffers).unwrap();
-        let ranked = order::sorted(&instance, Order::Birth);
         let stop = Stop::new(None, None);
+        let ranked = order::sorted(&instance, Order::Birth, &stop).unwrap();
         let mut budget = Budget::new(1000, &stop);
         let techniques = Techniques::default();
         let found = search(&instance, &ranked, 110, WAYS[1], techniques, &mut budget);
@@ -241,6 +241,7 @@ mod tests {
             Buffer::new(1, 6, 7),
         ])
         .unwrap();
-        assert_eq!(parts(&instance), [vec![1], vec![0, 3, 4]]);
+        let stop = Stop::new(None, None);
+        assert_eq!(parts(&instance, &stop), Ok(vec![vec![1], vec![0, 3, 4]]));
     }
 }

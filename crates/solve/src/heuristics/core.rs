@@ -85,8 +85,8 @@ fn around_core(
 ) -> Result<Option<Placement>, Exhausted> {
     let inner = instance.part(core);
     budget.spend(16 * core.len() as u64)?;
-    let dive = Dive::new(&inner, &bounds::section_loads(&inner));
-    let ranked = order::sorted(&inner, order);
+    let dive = Dive::new(&inner, budget.stop())?;
+    let ranked = order::sorted(&inner, order, budget.stop())?;
     let Some(placed_core) = dive.run(&ranked, target, budget)? else {
         return Ok(None);
     };

@@ -7,6 +7,7 @@
 use crate::budget::{Budget, Exhausted};
 use crate::heuristics::sweep::FreePlaces;
 use crate::instance::{Instance, Piece, align_up};
+use crate::sorting;
 
 /// How many free places with enough room are tried, the tightest first, before the lowest that
 /// does is taken.
@@ -38,8 +39,8 @@ pub(crate) fn place(
             events.push((hull.upper, false, true, 0, index));
         }
     }
-    future.sort_unstable();
-    events.sort_unstable();
+    sorting::sort(&mut future, budget.stop())?;
+    sorting::sort(&mut events, budget.stop())?;
     let mut free = FreePlaces::new();
     let mut obstacles: Vec<(u64, u64)> = Vec::new();
     for (section, birth, open, _, index) in events {

@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 
 use crate::bounds;
+use crate::budget::{Exhausted, Stop};
 use crate::instance::Instance;
+use crate::sorting;
 
 /// A rule by which buffers are sorted; ties fall to the larger size, then to the earlier birth,
 /// then to the index.
@@ -60,64 +62,81 @@ impl Order {
 }
 
 /// The indices of the buffers that have pieces, sorted by `order`; O(n log n).
-pub(crate) fn sorted(instance: &Instance, order: Order) -> Vec<u32> {
+pub(crate) fn sorted(
+    instance: &Instance,
+    order: Order,
+    stop: &Stop<'_>,
+) -> Result<Vec<u32>, Exhausted> {
+    stop.look()?;
     let buffers = instance.buffers();
-    let keys: Vec<(u128, u128)> = match order {
-        Order::Birth => per_buffer(instance, |index| {
-            let birth = instance.hull(index).map_or(0, |hull| hull.lower);
-            (u128::from(u32::MAX - birth), 0)
-        }),
-        Order::Death => per_buffer(instance, |index| {
+    let size = |index: usize| u128::from(buffers[index].size);
+    let birth = |index: usize| instance.hull(index).map_or(0, |hull| hull.lower);
+    let with = |key: &dyn Fn(usize) -> (u128, u128)| by_key(instance, key, stop);
+    match order {
+        Order::Birth => with(&|index| (u128::from(u32::MAX - birth(index)), 0)),
+        Order::Death => with(&|index| {
             let death = instance.hull(index).map_or(0, |hull| hull.upper);
             (u128::from(death), duration(instance, index))
         }),
-        Order::Size => per_buffer(instance, |index| (u128::from(buffers[index].size), 0)),
-        Order::Area => per_buffer(instance, |index| (area(instance, index), 0)),
-        Order::Duration => per_buffer(instance, |index| (duration(instance, index), 0)),
-        Order::Conflicts => conflicts(instance)
-            .into_iter()
-            .map(|count| (count, 0))
-            .collect(),
+        Order::Size => with(&|index| (size(index), 0)),
+        Order::Area => with(&|index| (area(instance, index), 0)),
+        Order::Duration => with(&|index| (duration(instance, index), 0)),
+        Order::Conflicts => {
+            let counts = conflicts(instance);
+            with(&|index| (counts[index], 0))
+        }
         Order::LoadSize => {
             let loads = peak_loads(instance);
-            per_buffer(instance, |index| {
-                (
-                    u128::from(loads[index]) + u128::from(buffers[index].size),
-                    0,
-                )
-            })
+            with(&|index| (u128::from(loads[index]) + size(index), 0))
         }
         Order::LoadDuration => {
             let loads = peak_loads(instance);
-            per_buffer(instance, |index| {
-                (u128::from(loads[index]), duration(instance, index))
-            })
+            with(&|index| (u128::from(loads[index]), duration(instance, index)))
         }
         Order::LoadArea => {
             let loads = peak_loads(instance);
-            per_buffer(instance, |index| {
-                (u128::from(loads[index]), area(instance, index))
-            })
+            with(&|index| (u128::from(loads[index]), area(instance, index)))
         }
-    };
-    let mut sorted: Vec<u32> = (0u32..).take(instance.len()).collect();
-    sorted.retain(|&index| instance.hull(index as usize).is_some());
-    sorted.sort_by_cached_key(|&index| {
-        let index = index as usize;
-        let birth = instance.hull(index).map_or(0, |hull| hull.lower);
-        (Reverse(keys[index]), Reverse(buffers[index].size), birth)
-    });
-    sorted
+    }
+}
+
+/// The indices of the buffers that have pieces, the largest key first.
+fn by_key(
+    instance: &Instance,
+    key: &dyn Fn(usize) -> (u128, u128),
+    stop: &Stop<'_>,
+) -> Result<Vec<u32>, Exhausted> {
+    let keyed = (0u32..)
+        .zip(instance.buffers())
+        .filter_map(|(name, buffer)| {
+            let birth = instance.hull(name as usize)?.lower;
+            let key = key(name as usize);
+            Some((Reverse(key), Reverse(buffer.size), birth, name))
+        });
+    let mut keyed: Vec<_> = keyed.collect();
+    sorting::sort(&mut keyed, stop)?;
+    Ok(keyed.into_iter().map(|(.., name)| name).collect())
 }
 
 /// The order with each element moved back by fewer than `distance` places at random (at least 2).
 pub(crate) fn disturbed(order: &[u32], distance: usize, random: &mut fastrand::Rng) -> Vec<u32> {
-    let places = order.iter().enumerate();
-    let mut keyed: Vec<(usize, u32)> = places
-        .map(|(place, &buffer)| (place + random.usize(0..distance.max(2)), buffer))
-        .collect();
-    keyed.sort_by_key(|&(place, _)| place);
-    keyed.into_iter().map(|(_, buffer)| buffer).collect()
+    let distance = distance.max(2);
+    let moved = (0..order.len()).map(|place| place + random.usize(0..distance));
+    let moved: Vec<usize> = moved.collect();
+    // Sorted by counting: places are few.
+    let mut next = vec![0usize; order.len() + distance];
+    for &place in &moved {
+        next[place + 1] += 1;
+    }
+    for place in 1..next.len() {
+        next[place] += next[place - 1];
+    }
+    let mut disturbed = vec![0; order.len()];
+    for (&buffer, &place) in order.iter().zip(&moved) {
+        disturbed[next[place]] = buffer;
+        next[place] += 1;
+    }
+    disturbed
 }
 
 fn per_buffer<T>(instance: &Instance, key: impl FnMut(usize) -> T) -> Vec<T> {
@@ -235,7 +254,8 @@ mod tests {
             (Order::LoadArea, [1, 0, 4, 3]),
         ];
         for (order, expected) in cases {
-            assert_eq!(sorted(&instance, order), expected, "{order:?}");
+            let sorted = sorted(&instance, order, &Stop::new(None, None));
+            assert_eq!(sorted, Ok(expected.to_vec()), "{order:?}");
         }
     }
 

@@ -5,12 +5,14 @@
 //! buffers, and there a dive or a greedy order that starts anew often does better than the pass over
 //! everything did (large neighbourhood search: Shaw, 1998).
 
-use crate::bounds;
-use crate::budget::{Budget, Exhausted};
+use std::cmp::Reverse;
+
+use crate::budget::{Budget, Exhausted, Stop};
 use crate::dive::{Dive, Target};
 use crate::heuristics::order::{self, Order};
 use crate::heuristics::{Fit, greedy};
 use crate::instance::{Instance, Piece};
+use crate::sorting;
 
 /// Buffers in a window, those that stay included. Larger ones cost more than they give.
 const MOST_IN_WINDOW: usize = 1 << 16;
@@ -41,7 +43,7 @@ pub(crate) fn lower(
     aim: u64,
     budget: &mut Budget<'_>,
 ) -> Result<(), Exhausted> {
-    let by_start = ByStart::new(instance);
+    let by_start = ByStart::new(instance, budget.stop())?;
     budget.spend(8 * instance.len() as u64)?;
     let mut aim = aim;
     loop {
@@ -53,13 +55,14 @@ pub(crate) fn lower(
         let half = aim + (height - aim) / 2;
         let end = |offsets: &[u64], i: usize| offsets[i] + instance.buffers()[i].size;
         let has_pieces = |i: &usize| !instance.pieces(*i).is_empty();
-        let mut high: Vec<usize> = (instance.own().filter(has_pieces))
+        // The highest first: what cannot be lowered there need not be lower elsewhere.
+        let mut high: Vec<(Reverse<u64>, usize)> = (instance.own().filter(has_pieces))
             .filter(|&i| end(offsets, i) > half)
+            .map(|i| (Reverse(end(offsets, i)), i))
             .collect();
         budget.spend(4 * instance.len() as u64)?;
-        // The highest first: what cannot be lowered there need not be lower elsewhere.
-        high.sort_by_key(|&i| (std::cmp::Reverse(end(offsets, i)), i));
-        for buffer in high {
+        sorting::sort(&mut high, budget.stop())?;
+        for (_, buffer) in high {
             let goal = half.max(aim);
             if end(offsets, buffer) > goal {
                 let top = repair(instance, &by_start, offsets, buffer, goal, budget)?;
@@ -79,11 +82,11 @@ struct ByStart {
 }
 
 impl ByStart {
-    fn new(instance: &Instance) -> Self {
+    fn new(instance: &Instance, stop: &Stop<'_>) -> Result<Self, Exhausted> {
         let hulls = (0u32..).zip(0..instance.len());
         let hulls = hulls.filter_map(|(id, i)| Some((id, instance.hull(i)?)));
         let mut sorted: Vec<(u32, u32)> = hulls.clone().map(|(id, h)| (h.lower, id)).collect();
-        sorted.sort_unstable();
+        sorting::sort(&mut sorted, stop)?;
         let mut earliest: Vec<u32> = (0u32..).take(instance.sections()).collect();
         for (_, hull) in hulls {
             let last = &mut earliest[hull.upper as usize - 1];
@@ -92,7 +95,7 @@ impl ByStart {
         for section in (1..earliest.len()).rev() {
             earliest[section - 1] = earliest[section - 1].min(earliest[section]);
         }
-        ByStart { sorted, earliest }
+        Ok(ByStart { sorted, earliest })
     }
 
     /// The buffers that meet some sections; `None` when there are too many to look at.
@@ -169,10 +172,10 @@ fn repair(
                 inner.fix(k, offsets[i]);
             }
         }
-        let dive = Dive::new(&inner, &bounds::section_loads(&inner));
+        let dive = Dive::new(&inner, budget.stop())?;
         for (order, greedily) in WAYS {
             budget.spend(64 * near.len() as u64)?;
-            let ranked = order::sorted(&inner, order);
+            let ranked = order::sorted(&inner, order, budget.stop())?;
             let target = Target {
                 height: goal,
                 give_up: top,
@@ -203,7 +206,7 @@ fn repair(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Stop;
+    use crate::bounds;
     use crate::heuristics::sweep;
     use crate::instance::Buffer;
     use crate::validate;
