@@ -13,7 +13,7 @@ use tenure_graph::plan::{ALL_NODES, Placement, PlanOptions, Sharing, Sizes, Span
 use tenure_graph::plan_file::{ModelIdentity, PlanFile};
 use tenure_graph::shapes::{Bindings, infer_for};
 use tenure_graph::verify::verify_bodies;
-use tenure_graph::{CONST_OP, Dialect, Graph, Node, NodeId};
+use tenure_graph::{CONST_OP, Dialect, Graph, Node, NodeId, json};
 use tenure_guard::compile;
 use tenure_plan::metadata::{AllocateKind, MemoryGraph};
 use tenure_plan::{Config, PlanError, order};
@@ -182,6 +182,7 @@ pub fn load_for(
     }
     let mut warnings: Vec<String> = shaped.warnings.iter().map(ToString::to_string).collect();
     let graph = shaped.graph;
+    warnings.extend(json::misspelt_keys(&graph));
     warnings.extend(unknown_operators(&graph, &table));
     warnings.extend(several_models(args, &graph));
     warnings.extend(waits_in_vain(&graph, &table));

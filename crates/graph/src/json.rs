@@ -38,9 +38,11 @@
 //! - Contents of tensors of more than [`INLINE_BYTES`](crate::INLINE_BYTES) are not written.
 
 mod attr;
+mod near;
 mod read;
 mod write;
 
+pub use near::misspelt_keys;
 pub use read::read;
 pub use write::{write, write_to};
 

@@ -18,7 +18,8 @@
 //! 11. A subgraph has at most one node of type `NetOutput`, which is its `output` and stands last.
 //! 12. There are no more input attributes than inputs, a list of kinds of workspaces has an entry
 //!     for each, and what a node asks of its memory can be read: flags are flags, lists are lists of
-//!     numbers, and no memory is of the session and of another special kind.
+//!     numbers, no memory is of the session and of another special kind, and the inputs that an output
+//!     says it is, or may be written over, are inputs of its node.
 //! 13. Attributes of one thing have different names, and nest at most [`MAX_ATTR_DEPTH`] deep.
 //! 14. Further keys of the file are none of the keys that the format knows.
 //! 15. The bytes of every value whose shape is known fit in 63 bits, and so does the sum of all
@@ -40,7 +41,7 @@ use rustc_hash::FxHashSet;
 use crate::effects::demands::{misread, uneven_workspaces};
 use crate::identity::walk;
 use crate::link::inputs_in_order;
-use crate::{Attr, Attrs, DType, Graph, NodeId, OUTPUT_OP, SubgraphId, TensorData, ValueId};
+use crate::{Attr, Attrs, DType, Graph, Node, NodeId, OUTPUT_OP, SubgraphId, TensorData, ValueId};
 
 /// How many subgraphs may stand around one.
 pub const MAX_DEPTH: usize = 64;
@@ -364,6 +365,30 @@ impl<'a> Check<'a> {
                 );
                 self.fail(12, self.node(id), problem);
             }
+            self.named_inputs(id, node);
+        }
+    }
+
+    /// Rule 12, the inputs that outputs name.
+    fn named_inputs(&mut self, id: NodeId, node: &Node) {
+        for (output, value) in node.outputs.iter().enumerate() {
+            let hints = value.and_then(|v| self.graph.values[v].hints.as_deref());
+            let Some(hints) = hints else { continue };
+            let keys = [
+                ("ref_input", hints.ref_input.as_slice()),
+                ("reuse_input", hints.reuse_input.as_slice()),
+                ("may_inplace", &hints.may_inplace),
+            ];
+            let inputs = node.inputs.len();
+            let is_there = |&input: &u32| usize::try_from(input).is_ok_and(|i| i < inputs);
+            for (key, named) in keys {
+                if let Some(missing) = named.iter().find(|input| !is_there(input)) {
+                    let problem = format!(
+                        "{key} of output {output} names input {missing}, but there are {inputs}"
+                    );
+                    self.fail(12, self.node(id), problem);
+                }
+            }
         }
     }
 
@@ -502,7 +527,7 @@ impl<'a> Check<'a> {
 const GRAPH_KEYS: &[&str] = &["name", "nodes"];
 
 /// Keys of a node in JSON that the format knows.
-const NODE_KEYS: &[&str] = &[
+pub(crate) const NODE_KEYS: &[&str] = &[
     "name",
     "op",
     "domain",
@@ -518,7 +543,7 @@ const NODE_KEYS: &[&str] = &[
 ];
 
 /// Keys of an output in JSON that the format knows.
-const OUTPUT_KEYS: &[&str] = &[
+pub(crate) const OUTPUT_KEYS: &[&str] = &[
     "name",
     "dtype",
     "shape",

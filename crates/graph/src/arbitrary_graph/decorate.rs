@@ -50,6 +50,7 @@ pub fn decorate(u: &mut Unstructured<'_>, graph: &mut Graph) -> Result<()> {
         }
         let name = format!("{}#v{i}", odd_text(u)?);
         let dims = [Dim::Unknown, Dim::Known(3), Dim::parse("batch + 1")];
+        let inputs = graph.nodes[graph.values[id].producer].inputs.len();
         let value = &mut graph.values[id];
         value.name = name;
         value.dtype = *u.choose(DType::ALL)?;
@@ -62,13 +63,11 @@ pub fn decorate(u: &mut Unstructured<'_>, graph: &mut Graph) -> Result<()> {
             ),
         };
         let hints = OutputHints {
-            ref_input: u.arbitrary::<Option<u8>>()?.map(u32::from),
-            reuse_input: u.arbitrary::<Option<u8>>()?.map(u32::from),
-            may_inplace: u
-                .arbitrary::<Vec<u8>>()?
-                .into_iter()
-                .map(u32::from)
-                .collect(),
+            ref_input: input(u, inputs)?,
+            reuse_input: input(u, inputs)?,
+            may_inplace: (0..u.int_in_range(0..=2)?)
+                .filter_map(|_| input(u, inputs).transpose())
+                .collect::<Result<_>>()?,
             size: u.arbitrary::<Option<u32>>()?.map(u64::from),
             shape_range: vec![[0, -1]; u.int_in_range(0..=1)?],
             attrs: attrs(u, "")?,
@@ -77,6 +76,17 @@ pub fn decorate(u: &mut Unstructured<'_>, graph: &mut Graph) -> Result<()> {
         value.hints = (hints != OutputHints::default()).then(|| Box::new(hints));
     }
     Ok(())
+}
+
+/// One of a node's inputs, or none.
+fn input(u: &mut Unstructured<'_>, inputs: usize) -> Result<Option<u32>> {
+    let last = inputs
+        .checked_sub(1)
+        .and_then(|last| u32::try_from(last).ok());
+    match last {
+        Some(last) if u.arbitrary()? => Ok(Some(u.int_in_range(0..=last)?)),
+        _ => Ok(None),
+    }
 }
 
 /// Up to three attributes; their names start with `stem`.

@@ -37,7 +37,6 @@ fn value(graph: &Graph, label: &str) -> ValueId {
     values.find(|&v| graph.value_label(v) == label).unwrap()
 }
 
-/// Every rule, with a change that breaks it and nothing before it.
 fn node_mut<'a>(graph: &'a mut Graph, label: &str) -> &'a mut crate::Node {
     let node = node(graph, label);
     &mut graph.nodes[node]
@@ -48,11 +47,16 @@ fn value_mut<'a>(graph: &'a mut Graph, label: &str) -> &'a mut crate::Value {
     &mut graph.values[value]
 }
 
+fn hints_mut<'a>(graph: &'a mut Graph, label: &str) -> &'a mut crate::OutputHints {
+    value_mut(graph, label).hints.get_or_insert_default()
+}
+
+/// Every rule, with a change that breaks it and nothing before it.
 #[test]
 fn every_rule_is_checked() {
     let strange = NodeId::from_u32(1000);
     let then = SubgraphId::from_u32(1);
-    let changes: [(u8, &Change); 27] = [
+    let changes: [(u8, &Change); 30] = [
         (1, &|g| g.root = SubgraphId::from_u32(9)),
         (1, &|g| g.subgraphs[then].nodes.push(strange)),
         (1, &|g| g.subgraphs[then].owner = Some(strange)),
@@ -93,6 +97,9 @@ fn every_rule_is_checked() {
         (12, &|g| {
             node_mut(g, "a").input_attrs = [Attrs::new(), Attrs::new()].into()
         }),
+        (12, &|g| hints_mut(g, "a").ref_input = Some(1)),
+        (12, &|g| hints_mut(g, "a").reuse_input = Some(1)),
+        (12, &|g| hints_mut(g, "a").may_inplace = vec![0, 7]),
         (14, &|g| node_mut(g, "a").extra.set("op", Attr::Null)),
         (15, &|g| {
             let big: Shape = [Dim::Known(1 << 62), Dim::Known(3)].into_iter().collect();

@@ -39,7 +39,8 @@ pub(super) fn meeting(moments: &Moments<'_>, kept: &Uses, other: &Uses) -> Meeti
         let starts = Batch::new(moments, writes.iter().map(|w| w.start));
         let ends = Batch::new(moments, writes.iter().map(|w| w.end));
         let runs = Runs::of(moments, &ends, &starts);
-        let asked = u64::MAX >> (BATCH - writes.len());
+        let bits = (0..).zip(writes).filter(|(_, w)| other.overwrites(w));
+        let asked = bits.fold(0u64, |asked, (bit, _)| asked | 1 << bit);
         for &stretch in &kept.stretches {
             let never_with = [stretch.from, stretch.at].map(|at| starts.never_with(moments, at));
             let never = asked & (never_with[0] | never_with[1]);

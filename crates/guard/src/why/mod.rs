@@ -129,6 +129,11 @@ impl<'a> Why<'a> {
     /// Says how two values stand to each other.
     #[must_use]
     pub fn relation(&self, a: ValueId, b: ValueId) -> Relation {
+        self.relation_without(None, [a, b])
+    }
+
+    /// The relation of two values where the making of one value overwrites nothing.
+    fn relation_without(&self, silent: Option<ValueId>, [a, b]: [ValueId; 2]) -> Relation {
         let (graph, joints) = (self.graph, &self.joints);
         let reached = joints.reach(Anchor::of(graph, a));
         if let Some(chain) = joints.chain(&reached, a, b) {
@@ -141,7 +146,11 @@ impl<'a> Why<'a> {
             sides.extend(values.into_iter().map(|value| (value, side)));
         }
         let moments = Moments::of(graph, self.table, &|value| sides.contains_key(&value));
-        let [a, b] = uses(&moments, &sides, [a, b]);
+        let mut both = uses(&moments, &sides, [a, b]);
+        for uses in &mut both {
+            uses.silent = silent;
+        }
+        let [a, b] = both;
         answer(&moments, &a, &b)
     }
 
@@ -166,13 +175,15 @@ impl<'a> Why<'a> {
         let meant = copied.iter().filter(|(_, to)| is_read_at(*to));
         let meant: Vec<_> = meant.copied().collect();
         let all = if meant.is_empty() { copied } else { meant };
-        all.into_iter()
-            .find_map(|(from, to)| match self.relation(from, to) {
+        // Were both one memory, the copy itself would have nothing to do.
+        all.into_iter().find_map(
+            |(from, to)| match self.relation_without(Some(to), [from, to]) {
                 Relation::Apart { wrong, .. } | Relation::Unordered { wrong, .. } => {
                     (!wrong.is_empty()).then_some(wrong)
                 }
                 _ => None,
-            })
+            },
+        )
     }
 }
 

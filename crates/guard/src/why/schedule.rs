@@ -114,7 +114,7 @@ pub(super) fn wrong_in_some_run(
     let reads = kept.reads.iter();
     let reads = reads.flat_map(|(&value, reads)| reads.iter().map(move |r| (r.0, value)));
     let (at, value) = reads.min()?;
-    let over = *other.writes.first()?;
+    let over = *other.writes.iter().find(|w| other.overwrites(w))?;
     let graph = moments.graph;
     let stays = |at: usize| stands_for_memory(moments.table.class(graph, moments.node[at]));
     let maker = kept.writes.iter().find(|w| stays(w.start))?;

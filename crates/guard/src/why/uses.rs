@@ -57,6 +57,8 @@ pub(super) struct Uses {
     /// Whether it is kept from run to run.
     pub(super) stays: bool,
     pub(super) writes: Vec<Write>,
+    /// A value whose making changes nothing in any memory.
+    pub(super) silent: Option<ValueId>,
     pub(super) stretches: Vec<Stretch>,
     /// For each value when nodes read it, each with the moment up to which it must be there.
     pub(super) reads: FxHashMap<ValueId, Vec<(usize, usize)>>,
@@ -78,6 +80,7 @@ pub(super) fn uses(moments: &Moments<'_>, sides: &Sides, values: [ValueId; 2]) -
         values: FxHashSet::default(),
         stays: false,
         writes: Vec::new(),
+        silent: None,
         stretches: Vec::new(),
         reads: FxHashMap::default(),
         held: FxHashMap::default(),
@@ -308,6 +311,11 @@ impl Walk<'_> {
 }
 
 impl Uses {
+    /// Whether a write can destroy what another memory holds.
+    pub(super) fn overwrites(&self, write: &Write) -> bool {
+        self.silent != Some(write.value)
+    }
+
     /// The same writes, as if each value were read at once, as it is made.
     pub(super) fn read_at_once(&self) -> Uses {
         let stretch = |w: &Write| Stretch {
@@ -321,6 +329,7 @@ impl Uses {
             values: self.values.clone(),
             stays: self.stays,
             writes: Vec::new(),
+            silent: self.silent,
             stretches: self.writes.iter().map(stretch).collect(),
             reads: FxHashMap::default(),
             held: FxHashMap::default(),
