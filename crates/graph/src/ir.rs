@@ -430,8 +430,15 @@ pub(crate) fn domain_key(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }
 
+/// Whether a node of this type stands for an input of its subgraph: `Data`, or what Graph Engine puts
+/// in its place where images are converted on the way in (`AippData`) or labels come in (`AnnData`).
+#[must_use]
+pub(crate) fn stands_for_input(op: &str) -> bool {
+    matches!(op, INPUT_OP | "AippData" | "AnnData")
+}
+
 /// Whether a node of this type runs nothing, so that it is on no stream unless its file says so.
 #[must_use]
 pub(crate) fn runs_nothing(op: &str) -> bool {
-    matches!(op, INPUT_OP | OUTPUT_OP | CONST_OP)
+    stands_for_input(op) || matches!(op, OUTPUT_OP | CONST_OP)
 }

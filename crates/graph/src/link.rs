@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use thin_vec::ThinVec;
 
-use crate::ir::{INPUT_OP, OUTPUT_OP};
+use crate::ir::{OUTPUT_OP, stands_for_input};
 use crate::verify::MAX_DEPTH;
 use crate::{
     Attrs, Body, DType, Dialect, Graph, Node, NodeId, OutputHints, Shape, StreamId, Subgraph,
@@ -357,7 +357,8 @@ pub(crate) fn inputs_in_order(
         "parent_index"
     };
     let nodes = &graph.subgraphs[subgraph].nodes;
-    let inputs = nodes.iter().filter(|&&n| &*graph.nodes[n].op == INPUT_OP);
+    let inputs = nodes.iter();
+    let inputs = inputs.filter(|&&n| stands_for_input(&graph.nodes[n].op));
     let mut inputs = (0u32..)
         .zip(inputs)
         .map(|(i, &node)| match graph.nodes[node].attrs.get(key) {

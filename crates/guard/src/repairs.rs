@@ -139,6 +139,20 @@ mod tests {
         (lines, Sums::of(&before, guarded.graph(&before), &table))
     }
 
+    /// Whatever makes the guard look at a program again.
+    #[test]
+    fn each_repair_is_told_once() {
+        let (lines, _) = told(
+            "%x: float32[4] = Relu()\n%i: int32[1] = Relu()\n\
+             %w: float32[4] <ref_input = 0> = AddInplace(%x)\n%r: float32[4] = Mul(%x, %w)\n\
+             LabelSwitchByIndex(%i) @s\nNetOutput(%r) @results",
+        );
+        let told_once: FxHashSet<&String> = lines.iter().collect();
+        assert_eq!(told_once.len(), lines.len(), "{lines:#?}");
+        let marks = lines.iter().filter(|l| l.contains("_alloc_fixed_addr\""));
+        assert_eq!(marks.count(), 2, "{lines:#?}");
+    }
+
     #[test]
     fn an_edge_is_a_repair() {
         let (lines, sums) = told(

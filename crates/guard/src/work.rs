@@ -159,11 +159,39 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Makes an edit that adds no node and changes no edge of data.
+    /// Whether an attribute has the value that an edit sets.
+    fn is_set(&self, edit: &Edit) -> bool {
+        let graph = self.graph();
+        let node = |node: NodeId| graph.nodes.get(node);
+        let (attrs, attr, value) = match edit {
+            Edit::SetAttr {
+                node: n,
+                attr,
+                value,
+            } => (node(*n).map(|n| &n.attrs), attr, value),
+            Edit::SetSlotAttr {
+                node: n,
+                slot: Slot::Out(o),
+                attr,
+                value,
+            } => {
+                let output = node(*n).and_then(|n| n.output(*o as usize));
+                let hints = output.and_then(|v| graph.values[v].hints.as_deref());
+                (hints.map(|hints| &hints.attrs), attr, value)
+            }
+            _ => return false,
+        };
+        attrs.is_some_and(|attrs| attrs.get(attr) == value.as_ref())
+    }
+
+    /// Makes an edit that adds no node and changes no edge of data; nothing where what it sets is set.
     ///
     /// # Errors
     /// When it does not fit.
     pub fn edit(&mut self, edit: &Edit, reason: &str) -> Result<(), GuardError> {
+        if self.is_set(edit) {
+            return Ok(());
+        }
         self.version.set(self.version.get() + 1);
         match edit {
             Edit::AddControl { before, after }

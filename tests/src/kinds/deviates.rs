@@ -52,6 +52,10 @@ pub fn judge(case: &GraphCase, ours: &Graph) -> Option<String> {
     if made <= asked {
         return Some(format!("{made} copies, proven; the case asks for {asked}"));
     }
+    // A number alone does not say what the case's own answer is.
+    if places(case).len() < asked {
+        return None;
+    }
     let own = as_asked(case, given)?;
     let fails = proven(&own).is_none_or(|own| own.further > 0);
     fails.then(|| format!("{made} copies, proven; with those of the case, {asked}, data is lost"))

@@ -41,6 +41,17 @@ fn json_files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
+fn images_and_labels_are_inputs_as_data_is() {
+    for op in ["Data", "AippData", "AnnData"] {
+        let node = X.replace("Data", op);
+        let graph = round_trip(&root(&node));
+        let inputs = &graph.subgraphs[graph.root].inputs;
+        assert_eq!(inputs.len(), 1, "{op}");
+        assert_eq!(graph.nodes[inputs[0]].stream, None, "{op}");
+    }
+}
+
+#[test]
 fn shared_cases_round_trip() {
     let mut files = Vec::new();
     json_files(&shared_cases(), &mut files);
