@@ -13,8 +13,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::collections::hash_map::Entry;
-use tenure_graph::effects::demands::asks_for_places;
-use tenure_graph::effects::{OpClass, OpTable, Run};
+use tenure_graph::effects::{OpClass, OpTable, pieces};
 use tenure_graph::{Graph, NodeId, ValueId};
 
 use crate::Guarded;
@@ -107,37 +106,15 @@ impl Names {
 }
 
 impl Pass<'_> {
-    /// What is joined in place is each of its pieces as well, and so is what is cut in place.
-    fn add_pieces(&self, id: NodeId, names: &mut Names) {
-        let node = &self.work.graph().nodes[id];
-        if !asks_for_places(node) {
-            return;
-        }
-        let effects = self.work.effects(id);
-        let is_whole = |run: Option<Run>| run.is_some_and(|run| run.whole);
-        if is_whole(effects.input_run)
-            && let Some(whole) = node.output(0)
-        {
-            for (i, _) in (0u32..)
-                .zip(&node.inputs)
-                .filter(|(_, piece)| piece.is_some())
-            {
-                names.add((id, i), whole);
-            }
-        }
-        if is_whole(effects.output_run) {
-            for &piece in node.outputs.iter().flatten() {
-                names.add((id, 0), piece);
-            }
-        }
-    }
-
     /// Looks at the outputs of all nodes.
     fn names(&self, types: &Types<'_>) -> Names {
         let graph = self.work.graph();
         let mut names = Names::default();
         for (id, node) in &graph.nodes {
-            self.add_pieces(id, &mut names);
+            // What is joined in place is each of its pieces as well, and so is what is cut in place.
+            for piece in pieces(graph, id, &self.work.effects(id)) {
+                names.add((id, piece.slots.input), piece.to);
+            }
             let is_call = self.work.table.class(graph, id) == OpClass::Call;
             let mut first: FxHashMap<ValueId, ValueId> = FxHashMap::default();
             for (o, value) in (0u32..).zip(&node.outputs) {

@@ -178,7 +178,9 @@ fn say(
     };
     match found {
         Relation::SameMemory { chain: joints } => {
-            ui.say(format!("same-memory: {a} and {b} are one memory"));
+            let is_piece = joints.iter().any(|hop| hop.by == "piece");
+            let how = if is_piece { "share bytes" } else { "are one memory" };
+            ui.say(format!("same-memory: {a} and {b} {how}"));
             chain(joints);
         }
         Relation::Ordered {

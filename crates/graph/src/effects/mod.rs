@@ -30,6 +30,7 @@ pub mod demands;
 mod expr;
 mod gears;
 mod merges;
+mod pieces;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ pub use demands::{Cleared, Run, cleared};
 pub use gears::Gears;
 pub(crate) use gears::LABEL as GEAR;
 pub use merges::Merges;
+pub use pieces::{Piece, pieces};
 pub use row::TableError;
 pub use traits::{Trait, Traits};
 

@@ -1,7 +1,10 @@
 //! Who uses which memory, for the lint: values that are one memory, and their uses.
+//!
+//! What is joined or cut in place and each piece of it are memories of their own; whoever uses the
+//! whole uses each piece, and who uses a piece has nothing to do with the others.
 
 use rustc_hash::FxHashMap;
-use tenure_graph::effects::{OpClass, OpTable, Trait};
+use tenure_graph::effects::{OpClass, OpTable, Trait, pieces};
 use tenure_graph::entity::SecondaryMap;
 use tenure_graph::{Graph, NodeId, ValueId};
 
@@ -20,7 +23,12 @@ pub(super) struct Access {
     pub(super) writes: bool,
     /// Writes what nobody else may see.
     pub(super) inside: bool,
+    /// What is used is a tensor around the memory, which has uses of its own.
+    pub(super) around: bool,
 }
+
+/// At most so many uses of tensors around pieces are looked at.
+const MOST_AROUND: usize = 1 << 20;
 
 /// Values that are one memory by views, references and what is handed into and out of subgraphs.
 pub(super) struct Memory {
@@ -28,6 +36,9 @@ pub(super) struct Memory {
     pub(super) first: ValueId,
     /// Its uses, in order of execution; those of one node together, writes first.
     pub(super) uses: Vec<Access>,
+    /// Where the memory is a piece: the values that it hands its bytes to, or has them from, each with
+    /// the other value.
+    pieces: FxHashMap<ValueId, ValueId>,
 }
 
 /// Which values are one memory.
@@ -61,13 +72,24 @@ impl<'a> Memories<'a> {
             for &value in self.graph.nodes[node].outputs.iter().flatten() {
                 let first = self.first(value, &mut first_of);
                 let at = *index.entry(first).or_insert_with(|| {
-                    let uses = Vec::new();
-                    all.push(Memory { first, uses });
+                    all.push(Memory {
+                        first,
+                        uses: Vec::new(),
+                        pieces: FxHashMap::default(),
+                    });
                     all.len() - 1
                 });
                 self.uses(work, value, &mut all[at].uses);
             }
         }
+        self.around(
+            work,
+            |value| {
+                let first = self.first(value, &mut first_of);
+                index.get(&first).copied()
+            },
+            &mut all,
+        );
         for memory in &mut all {
             memory
                 .uses
@@ -75,6 +97,58 @@ impl<'a> Memories<'a> {
         }
         all.retain(|memory| !memory.uses.is_empty());
         all
+    }
+
+    /// Adds to the uses of each piece those of the tensors around it.
+    fn around(
+        &self,
+        work: &Work<'_>,
+        mut memory_of: impl FnMut(ValueId) -> Option<usize>,
+        all: &mut [Memory],
+    ) {
+        // By the memory of a piece: that of the whole, and how bytes come from one to the other.
+        let mut wholes: FxHashMap<usize, Vec<(usize, ValueId, ValueId)>> = FxHashMap::default();
+        for node in in_order(self.graph, self.graph.root) {
+            for piece in pieces(self.graph, node, &work.effects(node)) {
+                let (Some(from), Some(to)) = (memory_of(piece.from), memory_of(piece.to)) else {
+                    continue;
+                };
+                let (part, whole) = if piece.joins { (from, to) } else { (to, from) };
+                if part != whole {
+                    let wholes = wholes.entry(part).or_default();
+                    wholes.push((whole, piece.from, piece.to));
+                }
+            }
+        }
+        let mut left = MOST_AROUND;
+        let mut added: Vec<(usize, Vec<Access>, FxHashMap<ValueId, ValueId>)> = Vec::new();
+        let mut parts: Vec<usize> = wholes.keys().copied().collect();
+        parts.sort_unstable();
+        for part in parts {
+            let (mut uses, mut steps) = (Vec::new(), FxHashMap::default());
+            let (mut list, mut next) = (vec![part], 0);
+            while let Some(&here) = list.get(next) {
+                next += 1;
+                for &(whole, from, to) in wholes.get(&here).into_iter().flatten() {
+                    steps.insert(to, from);
+                    let all_of = &all[whole].uses;
+                    if !list.contains(&whole) && left >= all_of.len() {
+                        left -= all_of.len();
+                        list.push(whole);
+                        let around = |&access: &Access| Access {
+                            around: true,
+                            ..access
+                        };
+                        uses.extend(all_of.iter().map(around));
+                    }
+                }
+            }
+            added.push((part, uses, steps));
+        }
+        for (part, uses, steps) in added {
+            all[part].uses.extend(uses);
+            all[part].pieces = steps;
+        }
     }
 
     /// Where a value's memory comes from. Each value is climbed over once.
@@ -129,6 +203,7 @@ impl<'a> Memories<'a> {
                     value,
                     writes,
                     inside,
+                    around: false,
                 });
             }
         }
@@ -148,6 +223,7 @@ impl<'a> Memories<'a> {
     /// for what was there first. `writes` are the nodes that write the memory.
     pub(super) fn version(
         &self,
+        memory: &Memory,
         value: ValueId,
         is_writer: impl Fn(NodeId) -> bool,
         known: &mut FxHashMap<ValueId, Option<NodeId>>,
@@ -163,7 +239,8 @@ impl<'a> Memories<'a> {
             if is_writer(producer) {
                 break Some(producer);
             }
-            match self.source[value] {
+            let next = memory.pieces.get(&value).copied();
+            match next.or(self.source[value]) {
                 Some(next) if way.len() <= self.graph.values.len() => value = next,
                 _ => break None,
             }

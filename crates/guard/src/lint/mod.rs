@@ -1,7 +1,7 @@
 //! Lint: what a program's author should know about shared memory before anything is edited.
 //!
-//! Accesses to one memory are followed through views and references, into branches, loops and
-//! partitions, and out of partitions. Two of which one writes must be in a certain order: by edges
+//! Accesses to one memory are followed through views, references and what is joined or cut in place,
+//! into branches, loops and partitions, and out of partitions. Two of which one writes must be in a certain order: by edges
 //! of data and control, not by their place in the file and not by their stream. All hits are
 //! reported, by name; of a memory or a program that has very many, the rest is counted.
 
@@ -247,7 +247,7 @@ impl Lint<'_> {
         let mut versions: FxHashMap<Option<NodeId>, usize> = FxHashMap::default();
         let mut readers: Vec<Vec<Access>> = Vec::new();
         for &access in &memory.uses {
-            let version = known.version(access.value, |n| writers.contains(&n), &mut names);
+            let version = known.version(memory, access.value, |n| writers.contains(&n), &mut names);
             let at = *versions.entry(version).or_insert_with(|| {
                 readers.push(Vec::new());
                 readers.len() - 1
@@ -260,7 +260,8 @@ impl Lint<'_> {
                 // What a node may leave garbage in is to be read before.
                 let from = if writer.inside { 0 } else { at + 1 };
                 let others = same.iter().enumerate().skip(from);
-                let others = others.filter(|(_, u)| u.node != writer.node);
+                let others =
+                    others.filter(|(_, u)| u.node != writer.node && !(u.around && writer.around));
                 let mut late = Vec::new();
                 for (place, reader) in others {
                     looks += 1;
@@ -420,6 +421,52 @@ mod tests {
         let hits = run(&graph, &OpTable::builtin(graph.dialect));
         let line = |h: &Hit| format!("{} {}\n", h.code.name(), h.nodes.join(" "));
         hits.hits.iter().map(line).collect()
+    }
+
+    /// `c` is `a` and `b` one behind the other, without a copy.
+    const JOINED: &str = "%x: float32[4] = Data()\n%a: float32[4] = Relu(%x)\n\
+                          %b: float32[4] = Relu(%x)\n\
+                          %c: float32[8] = ConcatD(%a, %b) {_no_padding_continuous_input = true, \
+                          _no_task = true, _output_reuse_input = true}\n";
+
+    #[test]
+    fn what_is_joined_in_place_is_each_of_its_pieces() {
+        let late = |lines: &str| told(&format!("{JOINED}{lines}"));
+        let whole_over = "%w: float32[8] <ref_input = 0> = AddInplace(%c)\n";
+        let piece_over = "%w: float32[4] <ref_input = 0> = AddInplace(%b)";
+        assert_eq!(
+            late(&format!("{whole_over}%r: float32[4] = Relu(%b) after @w")),
+            "overwrite-before-read w r\n"
+        );
+        assert_eq!(
+            late(&format!("{whole_over}%r: float32[4] = Relu(%b)")),
+            "W18888 w r\n"
+        );
+        assert_eq!(
+            late(&format!(
+                "{piece_over} after @c\n%r: float32[8] = Relu(%c) after @w"
+            )),
+            "overwrite-before-read w r\n"
+        );
+        // What happens to one piece is nothing to the other.
+        assert_eq!(
+            late(&format!("{piece_over} after @c\n%r: float32[4] = Relu(%a)")),
+            ""
+        );
+    }
+
+    #[test]
+    fn what_is_cut_in_place_is_each_of_its_pieces() {
+        let cut = "%x: float32[8] = Data()\n%a: float32[8] = Relu(%x)\n\
+                   %p: float32[4], %q: float32[4] = SplitD(%a) {_no_padding_continuous_output = true, \
+                   _no_task = true, _output_reuse_input = true}\n";
+        let over = "%w: float32[4] <ref_input = 0> = AddInplace(%p)\n";
+        let late = |lines: &str| told(&format!("{cut}{over}{lines}"));
+        assert_eq!(
+            late("%r: float32[8] = Relu(%a) after @w"),
+            "overwrite-before-read w r\n"
+        );
+        assert_eq!(late("%r: float32[4] = Relu(%q) after @w"), "");
     }
 
     #[test]

@@ -34,6 +34,8 @@ struct User {
     memory: usize,
     node: NodeId,
     writes: bool,
+    /// What it uses is a tensor around the memory.
+    around: bool,
 }
 
 /// How many nodes one walk serves.
@@ -75,6 +77,11 @@ pub(super) fn unordered(
             walk.run(subgraph, batch);
             for user in &users[from..to] {
                 let mut open = walk.in_no_order(batch, *user);
+                if user.around {
+                    let writers = batch.iter().enumerate();
+                    let around = writers.filter(|(_, writer)| writer.around);
+                    open &= !around.fold(0, |bits, (bit, _)| bits | 1 << bit);
+                }
                 if gears.is_some() {
                     let writers = batch.iter().enumerate();
                     let never = writers.filter(|(_, writer)| never_both(writer, user));
@@ -118,6 +125,7 @@ fn levels(graph: &Graph, work: &Work<'_>, memories: &[Memory]) -> Vec<(SubgraphI
                     memory,
                     node: here,
                     writes: access.writes,
+                    around: access.around,
                 });
                 node = graph.subgraphs[subgraph].owner;
             }
@@ -126,7 +134,7 @@ fn levels(graph: &Graph, work: &Work<'_>, memories: &[Memory]) -> Vec<(SubgraphI
     let mut levels: Vec<(SubgraphId, Vec<User>)> = levels.into_iter().collect();
     levels.sort_by_key(|&(subgraph, _)| subgraph);
     for (_, users) in &mut levels {
-        users.sort_by_key(|u| (u.memory, work.position(u.node), u.node, !u.writes));
+        users.sort_by_key(|u| (u.memory, work.position(u.node), u.node, !u.writes, u.around));
         users.dedup_by_key(|u| (u.memory, u.node));
     }
     levels

@@ -1,7 +1,8 @@
-//! What joins two values in one memory: the links of storage classes, and what operators hand on.
+//! What joins two values in one memory: the links of storage classes, what operators hand on, and
+//! what lies in another value since it is joined or cut in place.
 
 use rustc_hash::FxHashMap;
-use tenure_graph::effects::{OpTable, Trait};
+use tenure_graph::effects::{OpTable, Trait, pieces};
 use tenure_graph::{Graph, ValueId};
 
 use super::Hop;
@@ -14,8 +15,21 @@ pub(super) struct Joints<'a> {
     table: &'a OpTable,
     classes: Classes,
     /// For each anchor those beside it.
-    beside: Vec<Vec<(usize, &'static str)>>,
+    beside: Vec<Vec<Beside>>,
 }
+
+/// An anchor that shares memory with another one.
+#[derive(Clone, Copy)]
+struct Beside {
+    anchor: usize,
+    /// By what.
+    by: &'static str,
+    /// How many bytes behind that of the other its memory starts; `None` if that is not known.
+    shift: Option<i64>,
+}
+
+/// What joins a tensor and a piece of it.
+const PIECE: &str = "piece";
 
 impl<'a> Joints<'a> {
     pub(super) fn of(graph: &'a Graph, table: &'a OpTable) -> Result<Self, GuardError> {
@@ -33,7 +47,7 @@ impl<'a> Joints<'a> {
                     Joint::Edge => "edge",
                     Joint::Fixed => joints.fixed(link.from, link.to),
                 };
-                joints.add(link.from, link.to, by);
+                joints.add(link.from, link.to, by, Some(0));
             }
         }
         for node in graph.nodes.keys() {
@@ -44,7 +58,16 @@ impl<'a> Joints<'a> {
                 let from = joints.classes.index(Anchor::input(node, alias.input));
                 let to = joints.classes.index(Anchor::output(node, alias.output));
                 if let (Some(from), Some(to)) = (from, to) {
-                    joints.add(from, to, by);
+                    joints.add(from, to, by, Some(0));
+                }
+            }
+            for piece in pieces(graph, node, &effects) {
+                let from = joints.classes.index(Anchor::input(node, piece.slots.input));
+                let to = joints
+                    .classes
+                    .index(Anchor::output(node, piece.slots.output));
+                if let (Some(from), Some(to)) = (from, to) {
+                    joints.add(from, to, PIECE, piece.shift);
                 }
             }
         }
@@ -68,38 +91,57 @@ impl<'a> Joints<'a> {
         }
     }
 
-    fn add(&mut self, from: usize, to: usize, by: &'static str) {
-        self.beside[from].push((to, by));
-        self.beside[to].push((from, by));
+    fn add(&mut self, from: usize, to: usize, by: &'static str, shift: Option<i64>) {
+        let [there, back] = [(to, shift), (from, shift.map(|shift| -shift))]
+            .map(|(anchor, shift)| Beside { anchor, by, shift });
+        self.beside[from].push(there);
+        self.beside[to].push(back);
     }
 
-    /// All anchors of one memory, in the order in which they are met, and for each the one that it
-    /// was met from.
+    /// All anchors whose memory overlaps that of one, in the order in which they are met, and for each
+    /// the one that it was met from.
     pub(super) fn reach(&self, from: Anchor) -> Reached {
         let mut reached = Reached {
             order: Vec::new(),
             from: FxHashMap::default(),
         };
-        reached.order.extend(self.classes.index(from));
+        let Some(first) = self.classes.index(from) else {
+            return reached;
+        };
+        let asked = self.bytes(first);
+        reached.order.push(first);
+        // How many bytes behind that of the first the memory of each starts.
+        let mut starts = vec![Some(0i64)];
         let mut next = 0;
         while let Some(&here) = reached.order.get(next) {
+            let start = starts[next];
             next += 1;
-            for &(there, by) in &self.beside[here] {
-                if Some(&there) != reached.order.first() && !reached.from.contains_key(&there) {
-                    reached.from.insert(there, (here, by));
-                    reached.order.push(there);
+            for &Beside { anchor, by, shift } in &self.beside[here] {
+                let start = start
+                    .zip(shift)
+                    .and_then(|(at, shift)| at.checked_add(shift));
+                let is_new = anchor != first && !reached.from.contains_key(&anchor);
+                if is_new && overlaps(asked, start, self.bytes(anchor)) {
+                    reached.from.insert(anchor, (here, by));
+                    reached.order.push(anchor);
+                    starts.push(start);
                 }
             }
         }
         reached
     }
 
+    fn bytes(&self, anchor: usize) -> Option<u64> {
+        let value = self.classes.anchors[anchor].value(self.graph)?;
+        self.graph.bytes(value)
+    }
+
     /// The inputs that read a value.
     pub(super) fn readers(&self, value: ValueId) -> impl Iterator<Item = Anchor> + '_ {
         let made = self.classes.index(Anchor::of(self.graph, value));
         let beside = made.and_then(|made| self.beside.get(made));
-        let edges = beside.into_iter().flatten().filter(|(_, by)| *by == "edge");
-        edges.map(|&(there, _)| self.classes.anchors[there])
+        let edges = beside.into_iter().flatten().filter(|b| b.by == "edge");
+        edges.map(|b| self.classes.anchors[b.anchor])
     }
 
     /// The values of one memory.
@@ -128,6 +170,16 @@ impl<'a> Joints<'a> {
         }
         chain.reverse();
         Some(chain)
+    }
+}
+
+/// Whether something that starts so many bytes behind the start of something else shares bytes with it;
+/// what is not known is taken to do so, and so is what has no bytes at the same place.
+fn overlaps(asked: Option<u64>, start: Option<i64>, bytes: Option<u64>) -> bool {
+    match start {
+        None | Some(0) => true,
+        Some(start) if start > 0 => asked.is_none_or(|asked| start.unsigned_abs() < asked),
+        Some(start) => bytes.is_none_or(|bytes| start.unsigned_abs() < bytes),
     }
 }
 

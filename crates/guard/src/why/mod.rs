@@ -28,7 +28,7 @@ use uses::{Sides, Uses, uses};
 /// How two values stand to each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// They are one memory.
+    /// They are one memory, or share bytes of one.
     SameMemory {
         /// What joins them, from the first value to the second.
         chain: Vec<Hop>,
@@ -99,7 +99,8 @@ pub struct Hop {
     pub from: String,
     /// Where it ends, likewise.
     pub to: String,
-    /// What leads there. In a chain `edge`, `view`, `reference`, `merge` or `border`; in a path
+    /// What leads there. In a chain `edge`, `view`, `reference`, `merge`, `border` or `piece`
+    /// (of two tensors one lies in the other); in a path
     /// `data`, `control`, `stream`, `body`, `in-place`, or `wait` where an edge of data or control
     /// lets one stream wait for another.
     pub by: &'static str,
@@ -381,6 +382,34 @@ mod tests {
             "same-memory: output 0 of \"a\" -edge- input 0 of \"v\", input 0 of \"v\" -view- \
              output 0 of \"v\""
         );
+    }
+
+    /// `c` is `a` and `b` one behind the other, without a copy.
+    const JOINED: &str = "%x: float32[4] = Data()\n%a: float32[4] = Softmax(%x)\n\
+                          %b: float32[4] = Softmax(%x)\n\
+                          %c: float32[8] = ConcatD(%a, %b) {_no_padding_continuous_input = true, \
+                          _no_task = true, _output_reuse_input = true}\n\
+                          %d: float32[8] = Softmax(%c)\n%e: float32[8] = Softmax(%d)\n\
+                          NetOutput(%e) @results";
+
+    #[test]
+    fn a_piece_is_memory_of_the_whole_and_not_of_another_piece() {
+        let piece = |i, of: &str| {
+            format!(
+                "same-memory: output 0 of \"{of}\" -edge- input {i} of \"c\", input {i} of \"c\" -piece- output 0 of \"c\""
+            )
+        };
+        assert_eq!(why(JOINED, "a", "c"), piece(0, "a"));
+        assert_eq!(why(JOINED, "b", "c"), piece(1, "b"));
+        let expected = "apart: a writes a; b writes b over it; c reads a and finds b";
+        assert_eq!(why(JOINED, "a", "b"), expected);
+    }
+
+    #[test]
+    fn a_piece_is_needed_until_the_whole_has_been_read() {
+        assert_eq!(why(JOINED, "b", "e"), "ordered: d -data- e");
+        let expected = "apart: a; b writes b; c; d writes d over c (memory of b), which it reads";
+        assert_eq!(why(JOINED, "b", "d"), expected);
     }
 
     #[test]
