@@ -9,6 +9,7 @@ use tenure_graph::effects::{OpTable, Trait};
 use tenure_graph::{Graph, NodeId};
 
 use crate::error::GuardError;
+use crate::names::keep_result_names;
 use crate::options::Options;
 use crate::passes::{
     collective_writes, concat_no_task, contiguous_inputs, fixed_addresses, identity,
@@ -148,15 +149,15 @@ pub fn stages() -> impl Iterator<Item = &'static str> {
 pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
     let done = once(graph, table, options)?;
     let exact = exact(options);
-    needless::take_out(
-        graph,
-        done,
+    let again = Again {
         table,
-        &Again {
-            table,
-            options: &exact,
-        },
-    )
+        options: &exact,
+    };
+    let mut done = needless::take_out(graph, done, table, &again)?;
+    if let Some(after) = &mut done.graph {
+        keep_result_names(graph, after, table);
+    }
+    Ok(done)
 }
 
 /// The stages, for copies to be tried.

@@ -29,6 +29,7 @@ mod finding;
 pub mod in_place;
 pub mod layout;
 pub mod lint;
+mod names;
 mod needless;
 mod options;
 pub mod passes;

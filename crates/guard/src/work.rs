@@ -44,6 +44,17 @@ const SHORT_WAY: usize = 64;
 /// The real producers of a node's inputs, and the version of the program that they were found in.
 type Dated = (u64, Rc<[Anchor]>);
 
+/// What is asked about two nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Question {
+    /// Whether the outputs of one and the inputs of the other fit in one row.
+    OutputsMeetInputs,
+    /// Whether the inputs of both fit in one row.
+    InputsMeet,
+    /// Whether the inputs of one, given twice, are slices of one memory.
+    InputsAreSlices,
+}
+
 /// A program that is being edited.
 pub struct Work<'a> {
     /// What operators do.
@@ -61,8 +72,8 @@ pub struct Work<'a> {
     producers: RefCell<FxHashMap<NodeId, Dated>>,
     /// The variable that each value is, as far as it was asked for since an edge of data changed.
     variables: RefCell<FxHashMap<ValueId, Option<NodeId>>>,
-    /// Whether two groups fit in one row, and the version that this was found in.
-    fitting: RefCell<FxHashMap<(NodeId, NodeId), (u64, bool)>>,
+    /// Answers about two nodes, each with the version that it was found in.
+    answers: RefCell<FxHashMap<(Question, (NodeId, NodeId)), (u64, bool)>>,
     /// What nodes with many slots do to memory, and the version that this was found in.
     effects: RefCell<FxHashMap<NodeId, (u64, Rc<Effects>)>>,
 }
@@ -95,7 +106,7 @@ impl<'a> Work<'a> {
             version: Cell::new(0),
             producers: RefCell::default(),
             variables: RefCell::default(),
-            fitting: RefCell::default(),
+            answers: RefCell::default(),
             effects: RefCell::default(),
         }
     }
@@ -686,26 +697,25 @@ impl<'a> Work<'a> {
         list
     }
 
-    /// Whether the outputs of one node and the inputs of another fit in one row, by `fits`, which
-    /// is asked once as long as nothing is edited: each of their tensors leads to this question.
+    /// The answer to a question about two nodes, which is asked once as long as nothing is edited: each
+    /// of their tensors leads to it.
     #[must_use]
-    pub fn fit_in_one_row(
+    pub fn once(
         &self,
-        (outputs, inputs): (NodeId, NodeId),
-        fits: impl FnOnce(&[Anchor], &[Anchor]) -> bool,
+        question: Question,
+        pair: (NodeId, NodeId),
+        ask: impl FnOnce() -> bool,
     ) -> bool {
         let version = self.version();
-        if let Some(&(found, fit)) = self.fitting.borrow().get(&(outputs, inputs))
+        let key = (question, pair);
+        if let Some(&(found, answer)) = self.answers.borrow().get(&key)
             && found == version
         {
-            return fit;
+            return answer;
         }
-        let made = (0u32..).zip(&self.graph().nodes[outputs].outputs);
-        let made: Vec<Anchor> = made.map(|(o, _)| Anchor::output(outputs, o)).collect();
-        let fit = fits(&made, &self.real_producers(inputs));
-        let pair = (outputs, inputs);
-        self.fitting.borrow_mut().insert(pair, (version, fit));
-        fit
+        let answer = ask();
+        self.answers.borrow_mut().insert(key, (version, answer));
+        answer
     }
 
     /// The direct producers of a node's inputs that are there, in order.

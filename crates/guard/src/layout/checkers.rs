@@ -13,6 +13,7 @@ use super::class::ClassView;
 use super::runs::{ends_meet, is_run_of};
 use super::table::{Checker, Rule};
 use crate::storage::{Anchor, source_of};
+use crate::work::Question;
 
 /// Two anchors of one class, the first before the second in the class's list, each with the
 /// attribute that the rule is asked for.
@@ -327,7 +328,12 @@ impl ClassView<'_> {
 
     /// Whether outputs and inputs of two groups fit in one row.
     fn runs_meet(&self, outputs: NodeId, inputs: NodeId) -> bool {
-        self.work.fit_in_one_row((outputs, inputs), ends_meet)
+        let work = self.work;
+        work.once(Question::OutputsMeetInputs, (outputs, inputs), || {
+            let made = (0u32..).zip(&work.graph().nodes[outputs].outputs);
+            let made: Vec<Anchor> = made.map(|(o, _)| Anchor::output(outputs, o)).collect();
+            ends_meet(&made, &work.real_producers(inputs))
+        })
     }
 
     /// Whether what reaches an input went through a node, by references all the way.

@@ -18,7 +18,7 @@ use super::attributes::{Attribute, Scope, Traits};
 use super::checkers::{Pair, cuts};
 use super::table::{Checker, Rule, rule};
 use crate::storage::{Anchor, Classes, Joint, outer_input, reference};
-use crate::work::Work;
+use crate::work::{Question, Work};
 
 /// How many nodes that ask the same stand for all of them: an anchor's own node, the one that it
 /// is exempt from, and one more.
@@ -331,13 +331,17 @@ impl<'a> ClassView<'a> {
     /// Whether two readers of one memory want different neighbours.
     fn readers_clash(&self, one: &Reader, other: &Reader) -> bool {
         if one.node == other.node {
-            return !self.reads_slices(one.node);
+            let pair = (one.node, one.node);
+            let slices = || self.reads_slices(one.node);
+            return !self.work.once(Question::InputsAreSlices, pair, slices);
         }
         if one.padded || other.padded {
             return true;
         }
         let row = |r: &Reader| self.work.producers(r.node).collect::<Vec<_>>();
-        !self.packed_together(&row(one), &row(other))
+        let together = || self.packed_together(&row(one), &row(other));
+        let pair = (one.node, other.node);
+        !self.work.once(Question::InputsMeet, pair, together)
     }
 
     /// Whether all inputs of a node are slices of one memory, each written in place there.

@@ -7,7 +7,7 @@
 use tenure_graph::effects::demands::REFRESHABLE;
 use tenure_graph::effects::{OpClass, OpTable, Trait};
 use tenure_graph::patch::{Edit, NewNode, NewOutput, Spot};
-use tenure_graph::{Attr, Attrs, Graph, NodeId, ValueId};
+use tenure_graph::{Attr, Attrs, Dialect, Graph, NodeId, ValueId};
 
 use super::Pass;
 use crate::Guarded;
@@ -16,6 +16,7 @@ use crate::finding::Kind;
 use crate::layout::attributes::{COLLECTIVE_ENGINE, ENGINE, flag, is_static};
 use crate::options::Options;
 use crate::storage::{Anchor, SOURCE_VARIABLE, in_order, outer_input};
+use crate::work::COPY_OP;
 
 /// Type of the node that hands an address over.
 const ADDRESS_OP: &str = "MemcpyAddrAsync";
@@ -139,10 +140,15 @@ impl Pass<'_> {
             attrs.set(READS_USER_INPUT, connected.clone());
         }
         let made = &graph.values[value];
+        // Other dialects have no such operator: there it is copied.
+        let op = match graph.dialect {
+            Dialect::Ge => ADDRESS_OP,
+            Dialect::Onnx | Dialect::Tflite => COPY_OP,
+        };
         let stream = graph.nodes[reader].stream.or(graph.nodes[source].stream);
         let node = NewNode {
             name: format!("{}_MemcpyAddrAsync", graph.nodes[source].name),
-            op: ADDRESS_OP.into(),
+            op: op.into(),
             inputs: vec![value],
             outputs: vec![NewOutput {
                 dtype: made.dtype,
