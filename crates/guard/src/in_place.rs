@@ -207,8 +207,8 @@ pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guar
 struct Memory {
     /// What its anchors ask, each once.
     asks: FxHashSet<Traits>,
-    /// The one output that is written there first; `None` where there are several.
-    origin: Option<Anchor>,
+    /// The outputs that begin a content there.
+    origins: Vec<Anchor>,
     /// It is an input, constant or variable, which stays as it is.
     is_kept: bool,
     /// Nodes that use it, without those that certainly come before another of the list.
@@ -229,7 +229,6 @@ impl<'a> Memories<'a> {
         let (graph, table) = (scope.graph, scope.table);
         let of_class = classes.lists.iter().map(|list| {
             let mut memory = Memory::default();
-            let mut origins = 0;
             for anchor in list.iter().map(|&m| classes.anchors[m]) {
                 memory.asks.insert(scope.traits(&classes, anchor));
                 let class = table.class(graph, anchor.node);
@@ -240,9 +239,11 @@ impl<'a> Memories<'a> {
                             OpClass::Input | OpClass::Constant | OpClass::Variable
                         );
                         memory.is_kept |= kept;
-                        if reference(graph, table, anchor.node, o).is_none() {
-                            origins += 1;
-                            memory.origin = (origins == 1).then_some(anchor);
+                        // What a branch or partition gives is made inside.
+                        let is_given = matches!(class, OpClass::Branch | OpClass::Call)
+                            && !graph.nodes[anchor.node].bodies.is_empty();
+                        if !is_given && reference(graph, table, anchor.node, o).is_none() {
+                            memory.origins.push(anchor);
                         }
                     }
                     tenure_graph::patch::Slot::In(_) => memory.uses.push(anchor.node),
@@ -329,7 +330,10 @@ impl<'a> Memories<'a> {
         if graph.home(read) != node.subgraph {
             return Err("the input is made outside the subgraph, which may run again");
         }
-        if new.origin != Some(made) {
+        let is_alone = |&origin: &Anchor| {
+            origin == made || are_alternatives(&self.scope, origin.node, candidate.node)
+        };
+        if !new.origins.iter().all(is_alone) {
             return Err("others write the output's memory, too");
         }
         let is_over = |&user: &NodeId| {
@@ -350,6 +354,22 @@ impl<'a> Memories<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether two nodes are in two bodies of which one runs.
+fn are_alternatives(scope: &Scope<'_>, one: NodeId, other: NodeId) -> bool {
+    let graph = scope.graph;
+    let bodies = |node: NodeId| {
+        let first = graph.nodes[node].subgraph;
+        std::iter::successors(Some(first), |&s| graph.enclosing(s))
+    };
+    bodies(one).any(|body| {
+        let owner = graph.subgraphs[body].owner;
+        owner.is_some_and(|owner| {
+            scope.table.class(graph, owner) == OpClass::Branch
+                && bodies(other).any(|s| s != body && graph.subgraphs[s].owner == Some(owner))
+        })
+    })
 }
 
 #[cfg(test)]

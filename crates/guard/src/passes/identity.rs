@@ -24,13 +24,15 @@ const INSERTED: &str = "_is_inserted_by_cann";
 /// Runs the pass.
 ///
 /// # Errors
-/// [`GuardError::Malformed`] for a copy with more outputs than inputs.
+/// [`GuardError::Malformed`] for a copy with another number of outputs than inputs.
 pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
     let mut pass = Pass::new(graph, table, Kind::ReadWrite, "identity");
     // The reference's single step knows of edges alone.
     let writers = options.exact.then(|| Writers::of(&pass.work));
     for id in in_order(graph, graph.root) {
-        if !table.traits(graph, id).has(Trait::Transparent) || graph.nodes[id].inputs.is_empty() {
+        let node = &graph.nodes[id];
+        let is_bare = node.inputs.is_empty() && node.outputs.is_empty();
+        if !table.traits(graph, id).has(Trait::Transparent) || is_bare {
             continue;
         }
         if !options.force_identity_removal && pass.must_stay(id) {
@@ -42,7 +44,6 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
         {
             continue;
         }
-        let node = &graph.nodes[id];
         if node.inputs.len() != node.outputs.len() {
             return Err(GuardError::Malformed {
                 at: format!("node {:?}", graph.node_label(id)),
