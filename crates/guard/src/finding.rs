@@ -4,6 +4,8 @@ use std::fmt;
 
 use tenure_graph::patch::Line;
 
+use crate::in_place::DECLINED;
+
 /// What kind of danger it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -88,6 +90,14 @@ pub struct Finding {
     pub by: Option<String>,
     /// Bytes that the repair moves in each run, where their number is known.
     pub bytes: Option<u64>,
+}
+
+impl Finding {
+    /// Whether it is a conflict that is still there. That two tensors were not merged is none.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.repair.is_empty() && self.rule != DECLINED
+    }
 }
 
 impl fmt::Display for Finding {

@@ -26,6 +26,9 @@ use crate::work::Work;
 
 const STAGE: &str = "in-place";
 
+/// Rule of a finding that says why two tensors keep memory of their own.
+pub(crate) const DECLINED: &str = "in-place-declined";
+
 /// An output that may be written over an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Candidate {
@@ -189,7 +192,7 @@ pub fn resolve(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guar
             Err(reason) => findings.push(Finding {
                 kind: Kind::ReadWrite,
                 stage: STAGE,
-                rule: "in-place-declined",
+                rule: DECLINED,
                 at: Anchor::output(node, output).label(graph),
                 with: Anchor::input(node, input).label(graph),
                 harm: reason.to_owned(),

@@ -75,6 +75,13 @@ impl Guarded {
         lines.collect()
     }
 
+    /// Adds what all stages did when they looked at the program again: what was left before and is
+    /// not found now is left no more.
+    pub(crate) fn then_all(&mut self, next: Guarded) {
+        self.findings.retain(|f| !f.repair.is_empty());
+        self.then(next);
+    }
+
     /// Adds what a further pass did.
     pub fn then(&mut self, next: Guarded) {
         if next.graph.is_some() {

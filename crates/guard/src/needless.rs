@@ -91,7 +91,7 @@ impl<G: Guard> Attempts<'_, G> {
             return Ok(None);
         };
         let mut more = done.clone();
-        more.then(again);
+        more.then_all(again);
         let more = self.one_by_one(more)?;
         let new = price(more.graph(graph), self.table);
         let old = price(graph, self.table);
@@ -154,7 +154,7 @@ impl<G: Guard> Attempts<'_, G> {
                     && is_doubled(&again)
                     && let Ok(more) = self.guard.all(again.graph(&without.graph))
                 {
-                    again.then(more);
+                    again.then_all(more);
                 }
                 if !saves(&again) {
                     continue;
@@ -167,7 +167,7 @@ impl<G: Guard> Attempts<'_, G> {
                 let edits = without.edits.into_iter();
                 done.edits.extend(edits.map(|edit| Edited { kind, ..edit }));
                 graph = again.graph(&without.graph).clone();
-                done.then(again);
+                done.then_all(again);
                 has_gained = true;
             }
         }

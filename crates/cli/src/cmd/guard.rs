@@ -101,8 +101,8 @@ pub fn run(mut args: GuardArgs, ui: &Ui) -> Result<Exit, Failure> {
         .filter(|f| f.repair.is_empty() && shown(f.kind))
         .collect();
     let sums = Sums::of(graph, after, table);
-    let is_resolved = guarded.findings.iter().all(|f| !f.repair.is_empty());
-    let exit = if is_resolved { Exit::Done } else { Exit::No };
+    let is_open = guarded.findings.iter().any(Finding::is_open);
+    let exit = if is_open { Exit::No } else { Exit::Done };
     let wrong = schedules(&chosen, after, table);
     let wrong = wrong.map_err(|e| Failure::bad(format!("{path}: {e}")))?;
     if args.json {

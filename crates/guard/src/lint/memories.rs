@@ -25,6 +25,8 @@ pub(super) struct Access {
     pub(super) inside: bool,
     /// What is used is a tensor around the memory, which has uses of its own.
     pub(super) around: bool,
+    /// It is used when everything else has ended: it is a result.
+    pub(super) last: bool,
 }
 
 /// At most so many uses of tensors around pieces are looked at.
@@ -55,6 +57,12 @@ impl<'a> Memories<'a> {
         let mut source = SecondaryMap::new();
         for id in graph.values.keys() {
             source[id] = step_up(graph, table, id);
+        }
+        // A piece has a memory of its own, whatever the file says that it is.
+        for node in graph.nodes.keys() {
+            for piece in pieces(graph, node, &table.effects(graph, node)) {
+                source[piece.to] = None;
+            }
         }
         Memories {
             graph,
@@ -186,9 +194,10 @@ impl<'a> Memories<'a> {
                 _ => false,
             };
             let handed_in = hands_in && !graph.nodes[node].bodies.is_empty();
-            // The results are taken when everything else is done.
-            let is_result = class == OpClass::Output;
-            if handed_in || is_result || table.traits(graph, node).has(Trait::Hint) {
+            // Inside, what is a result is used where the owner's output is.
+            let last = class == OpClass::Output;
+            let is_inner_result = last && graph.nodes[node].subgraph != graph.root;
+            if handed_in || is_inner_result || table.traits(graph, node).has(Trait::Hint) {
                 continue;
             }
             let inside = flag(&graph.nodes[node].attrs, INPUT_MUTABLE);
@@ -204,6 +213,7 @@ impl<'a> Memories<'a> {
                     writes,
                     inside,
                     around: false,
+                    last,
                 });
             }
         }

@@ -215,7 +215,8 @@ impl Lint<'_> {
             return vec![first, last];
         }
         if self.work.position(writer) < self.work.position(other) {
-            let reads = format!("reads {name} before {w} writes it; the other way round, after");
+            let reads =
+                format!("reads {name} before {w} writes it; the other way round, what {w} wrote");
             vec![self.step(other, reads), writes]
         } else {
             let reads = format!("reads what {w} wrote; the other way round, what was there before");
@@ -456,17 +457,33 @@ mod tests {
     }
 
     #[test]
+    fn a_result_is_read_when_everything_else_has_ended() {
+        let lines = "%x: float32[4] = Data()\n%m: float32[4] = Relu(%x)\n";
+        let over = "%w: float32[4] <ref_input = 0> = AddInplace(%m)\n";
+        let all = |last: &str| told(&format!("{lines}{over}NetOutput({last}) @results"));
+        let late = "overwrite-before-read w results\nsame-memory-two-outputs m\n";
+        assert_eq!(all("%w, %m"), late);
+        assert_eq!(all("%w"), "");
+        let garbage = "%h: float32[4] = HcomAllReduce(%m) {_input_mutable = true}\n";
+        let told = told(&format!("{lines}{garbage}NetOutput(%h, %m) @results"));
+        assert_eq!(told, "collective-input-written h m\n");
+    }
+
+    #[test]
     fn what_is_cut_in_place_is_each_of_its_pieces() {
         let cut = "%x: float32[8] = Data()\n%a: float32[8] = Relu(%x)\n\
                    %p: float32[4], %q: float32[4] = SplitD(%a) {_no_padding_continuous_output = true, \
                    _no_task = true, _output_reuse_input = true}\n";
-        let over = "%w: float32[4] <ref_input = 0> = AddInplace(%p)\n";
-        let late = |lines: &str| told(&format!("{cut}{over}{lines}"));
-        assert_eq!(
-            late("%r: float32[8] = Relu(%a) after @w"),
-            "overwrite-before-read w r\n"
-        );
-        assert_eq!(late("%r: float32[4] = Relu(%q) after @w"), "");
+        // Whether or not the file says that they are the input.
+        for cut in [cut, &cut.replace("[4]", "[4] <ref_input = 0>")] {
+            let over = "%w: float32[4] <ref_input = 0> = AddInplace(%p)\n";
+            let late = |lines: &str| told(&format!("{cut}{over}{lines}"));
+            assert_eq!(
+                late("%r: float32[8] = Relu(%a) after @w"),
+                "overwrite-before-read w r\n"
+            );
+            assert_eq!(late("%r: float32[4] = Relu(%q)"), "");
+        }
     }
 
     #[test]

@@ -117,7 +117,7 @@ fn levels(graph: &Graph, work: &Work<'_>, memories: &[Memory]) -> Vec<(SubgraphI
         if found.uses.len() < 2 || !found.uses.iter().any(|u| u.writes) {
             continue;
         }
-        for access in &found.uses {
+        for access in found.uses.iter().filter(|access| !access.last) {
             let mut node = Some(access.node);
             while let Some(here) = node {
                 let subgraph = graph.nodes[here].subgraph;

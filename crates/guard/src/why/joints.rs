@@ -1,13 +1,13 @@
 //! What joins two values in one memory: the links of storage classes, what operators hand on, and
 //! what lies in another value since it is joined or cut in place.
 
-use rustc_hash::FxHashMap;
-use tenure_graph::effects::{OpTable, Trait, pieces};
+use rustc_hash::{FxHashMap, FxHashSet};
+use tenure_graph::effects::{Alias, OpTable, Trait, pieces};
 use tenure_graph::{Graph, ValueId};
 
 use super::Hop;
 use crate::error::GuardError;
-use crate::storage::{Anchor, Classes, Joint};
+use crate::storage::{Anchor, Classes, Joint, Link};
 
 /// What joins anchors: the links of all classes, and what operators hand on as views.
 pub(super) struct Joints<'a> {
@@ -40,9 +40,26 @@ impl<'a> Joints<'a> {
             beside: vec![Vec::new(); classes.anchors.len()],
             classes,
         };
+        // What the file calls a reference lies somewhere in the other where it is a piece.
+        let mut of_pieces: FxHashSet<(usize, usize)> = FxHashSet::default();
+        for node in graph.nodes.keys() {
+            for piece in pieces(graph, node, &table.effects(graph, node)) {
+                let Alias { output, input } = piece.slots;
+                let from = joints.classes.index(Anchor::input(node, input));
+                let to = joints.classes.index(Anchor::output(node, output));
+                if let (Some(from), Some(to)) = (from, to) {
+                    of_pieces.insert((from, to));
+                    joints.add(from, to, PIECE, piece.shift);
+                }
+            }
+        }
         for class in 0..joints.classes.lists.len() {
             let links = joints.classes.links(class).to_vec();
-            for link in links {
+            let is_piece = |link: &Link| {
+                let [there, back] = [(link.from, link.to), (link.to, link.from)];
+                of_pieces.contains(&there) || of_pieces.contains(&back)
+            };
+            for link in links.into_iter().filter(|link| !is_piece(link)) {
                 let by = match link.joint {
                     Joint::Edge => "edge",
                     Joint::Fixed => joints.fixed(link.from, link.to),
@@ -57,17 +74,10 @@ impl<'a> Joints<'a> {
             for (alias, by) in views.chain(refs) {
                 let from = joints.classes.index(Anchor::input(node, alias.input));
                 let to = joints.classes.index(Anchor::output(node, alias.output));
-                if let (Some(from), Some(to)) = (from, to) {
+                if let (Some(from), Some(to)) = (from, to)
+                    && !of_pieces.contains(&(from, to))
+                {
                     joints.add(from, to, by, Some(0));
-                }
-            }
-            for piece in pieces(graph, node, &effects) {
-                let from = joints.classes.index(Anchor::input(node, piece.slots.input));
-                let to = joints
-                    .classes
-                    .index(Anchor::output(node, piece.slots.output));
-                if let (Some(from), Some(to)) = (from, to) {
-                    joints.add(from, to, PIECE, piece.shift);
                 }
             }
         }
