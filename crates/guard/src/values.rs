@@ -73,23 +73,49 @@ fn down_to_a_copy(
     pass.done()
 }
 
-/// How many of the writers of a version are looked at for the one that comes last, from the last in
-/// the order of the file: if these cannot, others hardly can, and a copy is always right.
+/// How many of the writers of a version are looked at in vain for one that comes last, from the last
+/// in the order of the file: if these cannot, others hardly can, and a copy is always right.
 const CANDIDATES: usize = 8;
 
-/// One use of a version: the node, the input, and what it does.
+/// Of a version that is used in more pieces than this, all are taken to be used by each.
+const MOST_PIECES: usize = 1 << 12;
+
+/// One use of a version: the node, the input, what it does, and where.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Use {
     node: NodeId,
     input: u32,
     does: InputType,
+    bytes: Bytes,
+}
+
+/// The first byte and the one behind the last, from the start of the version on; all of it, and more,
+/// where that is not known.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Bytes(i64, i64);
+
+impl Bytes {
+    const ALL: Bytes = Bytes(i64::MIN, i64::MAX);
+
+    /// Those of a value that starts so many bytes behind the start of the version.
+    fn of(graph: &Graph, value: ValueId, start: Option<i64>) -> Self {
+        let end = |start: i64| start.checked_add_unsigned(graph.bytes(value)?);
+        let known = start.and_then(|start| Some(Bytes(start, end(start)?)));
+        known.unwrap_or(Bytes::ALL)
+    }
+
+    /// What has no bytes is used together with what is used at that place.
+    fn overlap(self, other: Self) -> bool {
+        self == other || self.0 < other.1 && other.0 < self.1
+    }
 }
 
 /// Which values are other names of what is there already.
 #[derive(Default)]
 struct Names {
-    /// The outputs that are an input under another name.
-    of_input: FxHashMap<(NodeId, u32), SmallVec<[ValueId; 1]>>,
+    /// The outputs that are an input under another name, or lie in it, or it in them, each with the
+    /// distance of its start from that of the input, where that is known.
+    of_input: FxHashMap<(NodeId, u32), SmallVec<[(ValueId, Option<i64>); 1]>>,
     /// The other outputs of a partition that are the same memory, by the first of them.
     twins: FxHashMap<ValueId, Vec<ValueId>>,
     /// All values but those with which a version begins.
@@ -97,10 +123,12 @@ struct Names {
 }
 
 impl Names {
-    fn add(&mut self, at: (NodeId, u32), name: ValueId) {
+    fn add(&mut self, at: (NodeId, u32), name: ValueId, shift: Option<i64>) {
         let names = self.of_input.entry(at).or_default();
-        if !names.contains(&name) {
-            names.push(name);
+        match names.iter_mut().find(|(other, _)| *other == name) {
+            None => names.push((name, shift)),
+            Some((_, known)) if *known != shift => *known = None,
+            Some(_) => {}
         }
     }
 }
@@ -110,17 +138,23 @@ impl Pass<'_> {
     fn names(&self, types: &Types<'_>) -> Names {
         let graph = self.work.graph();
         let mut names = Names::default();
+        let mut of_pieces: FxHashSet<ValueId> = FxHashSet::default();
         for (id, node) in &graph.nodes {
             // What is joined in place is each of its pieces as well, and so is what is cut in place.
             for piece in pieces(graph, id, &self.work.effects(id)) {
-                names.add((id, piece.slots.input), piece.to);
+                names.add((id, piece.slots.input), piece.to, piece.shift);
+                of_pieces.insert(piece.to);
             }
             let is_call = self.work.table.class(graph, id) == OpClass::Call;
+            // These are no names of all that they lie in, whatever the file calls them.
+            let is_piece = |value: &ValueId| of_pieces.contains(value);
             let mut first: FxHashMap<ValueId, ValueId> = FxHashMap::default();
             for (o, value) in (0u32..).zip(&node.outputs) {
                 let Some(value) = *value else { continue };
                 if let Some(input) = self.source(types, id, o) {
-                    names.add((id, input), value);
+                    if !is_piece(&value) {
+                        names.add((id, input), value, Some(0));
+                    }
                     names.views.insert(value);
                 } else if is_call && let Some(inner) = self.inner_result(id, o) {
                     let begins = self.first_name(types, inner);
@@ -145,12 +179,8 @@ impl Pass<'_> {
         options: &Options,
     ) -> Result<(), GuardError> {
         let uses = self.uses(types, names, value);
-        let writers: Vec<Use> = uses
-            .iter()
-            .filter(|u| u.does != InputType::Reads)
-            .copied()
-            .collect();
-        if writers.is_empty() || variable_of(&self.work, value).is_some() {
+        let writers = || uses.iter().filter(|u| u.does != InputType::Reads);
+        if writers().next().is_none() || variable_of(&self.work, value).is_some() {
             return Ok(());
         }
         let graph = self.work.graph();
@@ -165,18 +195,28 @@ impl Pass<'_> {
             }
             _ => false,
         };
-        let candidates = writers
-            .iter()
-            .rev()
-            .take(if is_lent { 0 } else { CANDIDATES });
-        let last = candidates.copied().find(|w| self.can_come_last(w, &uses));
-        let mut before: Vec<NodeId> = Vec::new();
+        // Of those who write the same bytes one may write them where they are, and last.
+        let mut last: Vec<Use> = Vec::new();
+        let mut vain = if is_lent { CANDIDATES } else { 0 };
+        for writer in writers().rev() {
+            if vain == CANDIDATES {
+                break;
+            }
+            if last.iter().any(|other| other.bytes.overlap(writer.bytes)) {
+                continue;
+            }
+            match self.can_come_last(writer, &uses) {
+                true => last.push(*writer),
+                false => vain += 1,
+            }
+        }
+        let mut before: Vec<(NodeId, Bytes)> = Vec::new();
         for user in &uses {
-            if Some(*user) == last {
+            if last.contains(user) {
                 continue;
             }
             if user.does == InputType::Reads {
-                before.push(user.node);
+                before.push((user.node, user.bytes));
                 continue;
             }
             if options.copies_are_planned {
@@ -188,14 +228,16 @@ impl Pass<'_> {
             } else {
                 "it would write what others read"
             };
-            before.push(self.copy(user.node, user.input, &name, "value-overwritten", harm)?);
+            let copy = self.copy(user.node, user.input, &name, "value-overwritten", harm)?;
+            before.push((copy, user.bytes));
         }
-        let Some(last) = last else { return Ok(()) };
-        let waits: FxHashSet<NodeId> = self.work.needs(last.node).collect();
-        for node in before {
-            if node != last.node && !waits.contains(&node) {
-                self.work
-                    .order(node, last.node, "it reads what the other writes")?;
+        for last in last {
+            let waits: FxHashSet<NodeId> = self.work.needs(last.node).collect();
+            for &(node, bytes) in &before {
+                if node != last.node && bytes.overlap(last.bytes) && !waits.contains(&node) {
+                    self.work
+                        .order(node, last.node, "it reads what the other writes")?;
+                }
             }
         }
         Ok(())
@@ -205,14 +247,20 @@ impl Pass<'_> {
     fn uses(&self, types: &Types<'_>, names: &Names, value: ValueId) -> Vec<Use> {
         let graph = self.work.graph();
         let mut uses = Vec::new();
-        let mut stack = names.twins.get(&value).cloned().unwrap_or_default();
-        stack.push(value);
+        let twins = names.twins.get(&value).into_iter().flatten();
+        let mut stack: Vec<(ValueId, Option<i64>)> = twins.map(|&v| (v, Some(0))).collect();
+        stack.push((value, Some(0)));
         // What is cut and joined again comes by many ways.
-        let mut seen: FxHashSet<ValueId> = FxHashSet::default();
-        while let Some(value) = stack.pop() {
-            if !seen.insert(value) {
-                continue;
-            }
+        let mut starts: FxHashMap<ValueId, Option<i64>> = FxHashMap::default();
+        while let Some((value, start)) = stack.pop() {
+            let start = match starts.entry(value) {
+                Entry::Vacant(entry) => *entry.insert(start),
+                Entry::Occupied(known) if *known.get() == start || known.get().is_none() => {
+                    continue;
+                }
+                Entry::Occupied(mut known) => known.insert(None).and(None),
+            };
+            let bytes = Bytes::of(graph, value, start);
             for &(node, input) in self.work.users(value) {
                 let does = types.input((node, input));
                 let others = names.of_input.get(&(node, input));
@@ -220,14 +268,28 @@ impl Pass<'_> {
                 // A loop or partition reads what it hands on.
                 let runs_others = !graph.nodes[node].bodies.is_empty();
                 if does != InputType::Reads || others.is_empty() || runs_others {
-                    uses.push(Use { node, input, does });
+                    uses.push(Use {
+                        node,
+                        input,
+                        does,
+                        bytes,
+                    });
                 }
                 if does == InputType::Reads {
-                    stack.extend(others);
+                    let at = |shift: Option<i64>| start?.checked_add(shift?);
+                    stack.extend(others.iter().map(|&(name, shift)| (name, at(shift))));
                 }
             }
         }
-        uses.sort_by_key(|u| (self.work.position(u.node), u.node, u.input));
+        uses.sort_by_key(|u| (self.work.position(u.node), u.node, u.input, u.bytes));
+        // What was reached at two places may be at either.
+        uses.dedup_by_key(|u| (u.node, u.input));
+        let pieces: FxHashSet<Bytes> = uses.iter().map(|u| u.bytes).collect();
+        if pieces.len() > MOST_PIECES {
+            for user in &mut uses {
+                user.bytes = Bytes::ALL;
+            }
+        }
         uses
     }
 
@@ -272,7 +334,10 @@ impl Pass<'_> {
     /// Whether all others can be put before a writer.
     fn can_come_last(&self, writer: &Use, uses: &[Use]) -> bool {
         let graph = self.work.graph();
-        let others = || uses.iter().filter(|u| *u != writer);
+        let others = || {
+            let here = uses.iter().filter(|u| u.bytes.overlap(writer.bytes));
+            here.filter(|u| *u != writer)
+        };
         let can_be_asked = others().all(|other| {
             let is_result = self.work.table.class(graph, other.node) == OpClass::Output;
             // A further writer is given a copy before it, which can come first.
@@ -312,6 +377,18 @@ mod tests {
             (
                 "a reader under another name",
                 "%x: float32[4] = Relu()\n%s: float32[4] <reuse_input = 0> = Reshape(%x)\n%w: float32[4] <ref_input = 0> = AddInplace(%x)\n%r: float32[4] = Relu(%s)",
+            ),
+            (
+                "who writes a piece has nothing to do with another",
+                "%x: float32[8] = Relu()\n%p: float32[4], %q: float32[4] = SplitD(%x) {_no_padding_continuous_output = true, _no_task = true, _output_reuse_input = true}\n%w: float32[4] <ref_input = 0> = AddInplace(%p)\n%r: float32[4] = Mul(%q, %w)",
+            ),
+            (
+                "of pieces each may be written",
+                "%x: float32[8] = Relu()\n%p: float32[4], %q: float32[4] = SplitD(%x) {_no_padding_continuous_output = true, _no_task = true, _output_reuse_input = true}\n%v: float32[4] <ref_input = 0> = AddInplace(%p)\n%w: float32[4] <ref_input = 0> = AddInplace(%q)\n%r: float32[4] = Mul(%v, %w)",
+            ),
+            (
+                "who writes a piece comes after who reads the whole",
+                "%x: float32[8] = Relu()\n%p: float32[4], %q: float32[4] = SplitD(%x) {_no_padding_continuous_output = true, _no_task = true, _output_reuse_input = true}\n%w: float32[4] <ref_input = 0> = AddInplace(%p)\n%r: float32[8] = Relu(%x)",
             ),
             (
                 "a variable is state",
