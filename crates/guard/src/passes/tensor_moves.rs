@@ -5,10 +5,12 @@
 //! Readers that must come first get an edge. All or nothing for each copy; the whole is repeated
 //! until it changes nothing, so that the order of a chain does not matter.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::RefCell;
+use std::rc::Rc;
 use tenure_graph::control::result_index;
 use tenure_graph::effects::{OpClass, OpTable, Trait};
-use tenure_graph::{Graph, NodeId, ValueId};
+use tenure_graph::{Graph, NodeId, SubgraphId, ValueId};
 
 use super::Pass;
 use crate::Guarded;
@@ -55,18 +57,25 @@ fn round(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, G
         types: &types,
         options,
         layouts: layouts(graph, table, options)?,
+        asks: RefCell::default(),
+        plain: RefCell::default(),
     };
     // Values whose readers change in this round; what stands on them waits for the next.
-    let mut touched: FxHashSet<ValueId> = FxHashSet::default();
+    let mut touched: FxHashMap<ValueId, Touched> = FxHashMap::default();
     for id in moves {
-        let Some((path, edges)) = judge.may_go(id) else {
+        let Some(Going { path, edges, joins }) = judge.may_go(id) else {
             continue;
         };
-        if path.iter().any(|v| touched.contains(v)) {
+        let waits = |value: &ValueId| touched.get(value).is_some_and(|t| t.stops(&joins));
+        if path.iter().any(waits) {
             continue;
         }
-        touched.extend(path);
-        touched.extend(graph.nodes[id].outputs.iter().flatten());
+        for &value in &path {
+            touched.entry(value).or_default().add(joins.as_deref());
+        }
+        for &made in graph.nodes[id].outputs.iter().flatten() {
+            touched.entry(made).or_default().add(None);
+        }
         for (first, last) in edges {
             pass.work
                 .order(first, last, "it reads what the other writes")?;
@@ -74,6 +83,37 @@ fn round(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, G
         pass.work.take_out(id, "value and copy can be one")?;
     }
     pass.done()
+}
+
+/// What has come to a value in this round.
+#[derive(Default)]
+struct Touched {
+    /// Something that may write, or be written.
+    otherwise: bool,
+    /// What is asked of the memory of those who come to read it.
+    asks: FxHashSet<(usize, Traits)>,
+}
+
+impl Touched {
+    /// Whether others can only come in the next round. Readers who ask for nothing that clashes do
+    /// not disturb one another.
+    fn stops(&self, joins: &Option<Asks>) -> bool {
+        let Some(joins) = joins.as_ref().filter(|_| !self.otherwise) else {
+            return true;
+        };
+        let clashes = |(part, one): &(usize, Traits)| {
+            let here = self.asks.iter().filter(|(other, _)| other == part);
+            here.into_iter().any(|(_, other)| may_clash(one, other))
+        };
+        joins.iter().any(clashes)
+    }
+
+    fn add(&mut self, joins: Option<&FxHashSet<(usize, Traits)>>) {
+        match joins {
+            Some(joins) => self.asks.extend(joins),
+            None => self.otherwise = true,
+        }
+    }
 }
 
 /// The classes of each part that is analysed together.
@@ -100,15 +140,30 @@ struct Judge<'a> {
     types: &'a Types<'a>,
     options: &'a Options,
     layouts: Vec<(Scope<'a>, Classes)>,
+    /// What is asked of classes, as far as it was looked at: by the number of the part and the class.
+    asks: RefCell<FxHashMap<(usize, usize), Rc<FxHashSet<Traits>>>>,
+    /// For values that were looked at the subgraph in which all who use them do nothing but read.
+    plain: RefCell<FxHashMap<ValueId, Option<SubgraphId>>>,
+}
+
+/// What is asked of a memory in each part that is analysed together.
+type Asks = Rc<FxHashSet<(usize, Traits)>>;
+
+/// How a copy goes.
+struct Going {
+    /// The values from its input back to the source.
+    path: Vec<ValueId>,
+    edges: Edges,
+    /// What is asked of the copy, if all who use it do nothing but read; `None` for others.
+    joins: Option<Asks>,
 }
 
 /// Pairs of which the first must have ended when the second starts.
 type Edges = Vec<(NodeId, NodeId)>;
 
 impl Judge<'_> {
-    /// The values from the source to the copy, and the edges that its going needs; `None` where it
-    /// must stay.
-    fn may_go(&self, id: NodeId) -> Option<(Vec<ValueId>, Edges)> {
+    /// How a copy goes; `None` where it must stay.
+    fn may_go(&self, id: NodeId) -> Option<Going> {
         let graph = self.graph;
         let node = &graph.nodes[id];
         let is_kept = flag(&node.attrs, CANNOT_BE_DELETED) || node.attrs.get(NO_FOLDING).is_some();
@@ -127,7 +182,39 @@ impl Judge<'_> {
                 .any(|&user| self.types.needs_copy(read, user))
             && !self.layouts_clash(read, *made);
         let edges = free.then(|| self.beside(id, &path, successors))??;
-        Some((path, edges))
+        let only_reads = edges.is_empty() && self.are_readers(*made) == Some(node.subgraph);
+        let joins = only_reads.then(|| {
+            let parts = 0..self.layouts.len();
+            let asks = parts.flat_map(|part| {
+                let asks = self.asks_of(part, *made);
+                asks.iter()
+                    .map(|&traits| (part, traits))
+                    .collect::<Vec<_>>()
+            });
+            Rc::new(asks.collect())
+        });
+        Some(Going { path, edges, joins })
+    }
+
+    /// The subgraph of all who use a value, where they do nothing but read it.
+    fn are_readers(&self, value: ValueId) -> Option<SubgraphId> {
+        if let Some(&known) = self.plain.borrow().get(&value) {
+            return known;
+        }
+        let (graph, table) = (self.graph, self.work.table);
+        let users = self.work.users(value);
+        let subgraph = users.first().map(|&(n, _)| graph.nodes[n].subgraph);
+        let reads = |&(n, i): &(NodeId, u32)| {
+            let node = &graph.nodes[n];
+            Some(node.subgraph) == subgraph
+                && table.class(graph, n) != OpClass::Output
+                && node.bodies.is_empty()
+                && !self.hands_on(n, i)
+                && !self.types.writes((n, i))
+        };
+        let found = subgraph.filter(|_| users.iter().all(reads));
+        self.plain.borrow_mut().insert(value, found);
+        found
     }
 
     /// The values from a copy's input back to where its memory comes from, out of and into
@@ -236,6 +323,13 @@ impl Judge<'_> {
             if graph.nodes[id].input(0) != Some(value) {
                 return None;
             }
+            let here = Some(graph.nodes[id].subgraph);
+            let made = graph.nodes[id].output(0);
+            if self.are_readers(value) == here
+                && made.is_some_and(|made| self.are_readers(made).is_some())
+            {
+                continue;
+            }
             for &(sibling, i) in users.iter().filter(|&&(n, _)| n != id) {
                 let node = &graph.nodes[sibling];
                 let is_plain = node.subgraph == graph.nodes[id].subgraph
@@ -266,16 +360,27 @@ impl Judge<'_> {
 
     /// Whether the two memories are asked for what one cannot be.
     fn layouts_clash(&self, read: ValueId, made: ValueId) -> bool {
-        let graph = self.graph;
-        self.layouts.iter().any(|(scope, classes)| {
-            let asks = |value: ValueId| -> FxHashSet<Traits> {
-                let class = classes.class_of(Anchor::of(graph, value));
-                let members = class.map_or(&[][..], |c| &classes.lists[c]);
-                let anchors = members.iter().map(|&m| classes.anchors[m]);
-                anchors.map(|a| scope.traits(classes, a)).collect()
-            };
-            let (old, new) = (asks(read), asks(made));
+        (0..self.layouts.len()).any(|part| {
+            let (old, new) = (self.asks_of(part, read), self.asks_of(part, made));
             old.iter().any(|a| new.iter().any(|b| may_clash(a, b)))
         })
+    }
+
+    /// What is asked of the memory of a value in one part.
+    fn asks_of(&self, part: usize, value: ValueId) -> Rc<FxHashSet<Traits>> {
+        let (scope, classes) = &self.layouts[part];
+        let Some(class) = classes.class_of(Anchor::of(self.graph, value)) else {
+            return Rc::default();
+        };
+        if let Some(known) = self.asks.borrow().get(&(part, class)) {
+            return Rc::clone(known);
+        }
+        let members = classes.lists[class].iter().map(|&m| classes.anchors[m]);
+        let asks: FxHashSet<Traits> = members.map(|a| scope.traits(classes, a)).collect();
+        let asks = Rc::new(asks);
+        self.asks
+            .borrow_mut()
+            .insert((part, class), Rc::clone(&asks));
+        asks
     }
 }
