@@ -48,10 +48,17 @@ pub struct Candidate {
 pub fn candidates(graph: &Graph, table: &OpTable) -> Result<Vec<Candidate>, GuardError> {
     let work = Work::new(graph, table);
     let mut all = Vec::new();
+    let mut last_of: FxHashMap<NodeId, Option<NodeId>> = FxHashMap::default();
     for node in in_order(graph, graph.root) {
         for (output, input) in stated(graph, node)? {
             let is_cleared = must_be_zero(&graph.nodes[node], output);
-            if !is_cleared && is_last_reader(&work, node, input) {
+            let read = graph.nodes[node].input(input as usize);
+            let last = read.and_then(|value| {
+                let producer = graph.values[value].producer;
+                let last = last_of.entry(producer);
+                *last.or_insert_with(|| last_reader(&work, producer))
+            });
+            if !is_cleared && last == Some(node) {
                 all.push(Candidate {
                     node,
                     output,
@@ -101,26 +108,23 @@ fn stated(graph: &Graph, id: NodeId) -> Result<Vec<(u32, u32)>, GuardError> {
     Ok(all)
 }
 
-/// Whether a node is the last, on one stream, of all who read the producer of an input, and none of
+/// The last of all who read what a node makes; `None` where they are on several streams, or one of
 /// them writes by reference.
-fn is_last_reader(work: &Work<'_>, node: NodeId, input: u32) -> bool {
+fn last_reader(work: &Work<'_>, producer: NodeId) -> Option<NodeId> {
     let graph = work.graph();
-    let Some(value) = graph.nodes[node].input(input as usize) else {
-        return false;
-    };
-    let producer = graph.values[value].producer;
     let made = graph.nodes[producer].outputs.iter().flatten();
-    let mut readers = made.flat_map(|&v| work.users(v)).map(|&(n, _)| n);
+    let readers = || made.clone().flat_map(|&v| work.users(v)).map(|&(n, _)| n);
     let mut on: Option<StreamId> = stream(work, producer);
-    readers.all(|reader| {
+    let all_fit = readers().all(|reader| {
         let same = match (on, stream(work, reader)) {
             (Some(one), Some(other)) => one == other,
             _ => true,
         };
         on = on.or(stream(work, reader));
-        same && work.position(reader) <= work.position(node)
-            && !flag(&graph.nodes[reader].attrs, "reference")
-    })
+        same && !flag(&graph.nodes[reader].attrs, "reference")
+    });
+    let last = readers().max_by_key(|&reader| work.position(reader));
+    last.filter(|_| all_fit)
 }
 
 /// The stream of a node; nodes that run nothing count as on the first, as the reference has them.

@@ -61,7 +61,7 @@ fn down_to_a_copy(
         for &node in by_level.get(level).map_or(&[][..], Vec::as_slice) {
             for &value in graph.nodes[node].outputs.iter().flatten() {
                 // A version begins where its memory is written, or handed into a subgraph.
-                if !names.views.contains(&value) {
+                if !names.views.contains(&value) && names.is_written(value) {
                     pass.version(&types, &names, value, options)?;
                 }
             }
@@ -120,9 +120,17 @@ struct Names {
     twins: FxHashMap<ValueId, Vec<ValueId>>,
     /// All values but those with which a version begins.
     views: FxHashSet<ValueId>,
+    /// Values that somebody writes, under whatever later name.
+    written: FxHashSet<ValueId>,
 }
 
 impl Names {
+    /// Whether a version that begins with a value is written.
+    fn is_written(&self, value: ValueId) -> bool {
+        let twins = self.twins.get(&value).into_iter().flatten();
+        twins.chain([&value]).any(|v| self.written.contains(v))
+    }
+
     fn add(&mut self, at: (NodeId, u32), name: ValueId, shift: Option<i64>) {
         let names = self.of_input.entry(at).or_default();
         match names.iter_mut().find(|(other, _)| *other == name) {
@@ -165,6 +173,21 @@ impl Pass<'_> {
                             names.views.insert(value);
                         }
                     }
+                }
+            }
+        }
+        // Who uses a value stands behind it, and what it hands on behind that.
+        for id in in_order(graph, graph.root).into_iter().rev() {
+            for &value in graph.nodes[id].outputs.iter().flatten() {
+                let is_written = self.work.users(value).iter().any(|&(node, input)| {
+                    let others = names.of_input.get(&(node, input)).into_iter().flatten();
+                    types.input((node, input)) != InputType::Reads
+                        || others
+                            .into_iter()
+                            .any(|(name, _)| names.written.contains(name))
+                });
+                if is_written {
+                    names.written.insert(value);
                 }
             }
         }
