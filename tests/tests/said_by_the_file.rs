@@ -53,6 +53,37 @@ fn a_reference_of_unknown_size_is_refused_where_it_needs_a_place() {
     assert_eq!(plan.dynamic.len(), 2);
 }
 
+/// A variable is copied to other memory, and of something without a size there is no copy.
+#[test]
+fn a_variable_of_unknown_size_cannot_go_to_other_memory() {
+    for (first, second, kind) in [
+        ("?", "8", "_input_memory_type"),
+        ("?", "8", "_output_memory_type"),
+        ("?", "?", "_output_memory_type"),
+    ] {
+        let text = format!(
+            "model m ge graph ^root {{
+               %v: float32[8] = RefData() {{index = 0}}
+               %set: float32[{first}] <ref_input = 0> = Assign(%v)
+               %far: float32[{second}] <ref_input = 0> = Assign(%set) {{{kind} = [17]}}
+               NetOutput(%far) @out
+             }}"
+        );
+        let error = planned(&text, Placement::Planned).unwrap_err();
+        assert!(
+            matches!(error, PlanError::UnsizedReference { .. }),
+            "{error}"
+        );
+        assert!(error.to_string().contains("\"far\""), "{error}");
+    }
+    let text = "model m ge graph ^root {
+                  %v: float32[8] = RefData() {index = 0}
+                  %far: float32[8] <ref_input = 0> = Assign(%v) {_output_memory_type = [17]}
+                  NetOutput(%far) @out
+                }";
+    assert_eq!(planned(text, Placement::Planned).unwrap().copies.len(), 1);
+}
+
 #[test]
 fn a_reference_to_nothing_has_a_place_of_its_own() {
     for inputs in [Placement::Planned, Placement::User] {

@@ -2,6 +2,7 @@
 //! passes put in.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 use tenure_graph::effects::{Effects, OpTable, Trait};
@@ -70,6 +71,9 @@ pub struct Work<'a> {
     /// How many edits were made.
     version: Cell<u64>,
     producers: RefCell<FxHashMap<NodeId, Dated>>,
+    /// Where the memory of values with references on the way comes from, and the version that this was
+    /// found in.
+    real: RefCell<(u64, FxHashMap<ValueId, Anchor>)>,
     /// The variable that each value is, as far as it was asked for since an edge of data changed.
     variables: RefCell<FxHashMap<ValueId, Option<NodeId>>>,
     /// Answers about two nodes, each with the version that it was found in.
@@ -106,6 +110,7 @@ impl<'a> Work<'a> {
             version: Cell::new(0),
             producers: RefCell::default(),
             variables: RefCell::default(),
+            real: RefCell::default(),
             answers: RefCell::default(),
             effects: RefCell::default(),
         }
@@ -669,16 +674,32 @@ impl<'a> Work<'a> {
     #[must_use]
     pub fn real_producer(&self, value: ValueId) -> Anchor {
         let graph = self.graph();
-        let mut value = value;
-        loop {
-            let made = &graph.values[value];
+        let mut known = self.real.borrow_mut();
+        if known.0 != self.version() {
+            *known = (self.version(), FxHashMap::default());
+        }
+        let mut way: SmallVec<[ValueId; 4]> = SmallVec::from_slice(&[value]);
+        let mut last = value;
+        let found = loop {
+            if let Some(&found) = known.1.get(&last) {
+                break found;
+            }
+            let made = &graph.values[last];
             let input = reference(graph, self.table, made.producer, made.output);
             let source = input.and_then(|i| graph.nodes[made.producer].input(i as usize));
             match source {
-                Some(source) => value = source,
-                None => return Anchor::of(graph, value),
+                Some(source) => {
+                    way.push(source);
+                    last = source;
+                }
+                None => break Anchor::of(graph, last),
             }
+        };
+        // What is no reference is found as fast again.
+        if way.len() > 1 {
+            known.1.extend(way.into_iter().map(|value| (value, found)));
         }
+        found
     }
 
     /// The real producers of a node's inputs that are there, in order.

@@ -24,10 +24,14 @@ const ADDRESS_OP: &str = "MemcpyAddrAsync";
 /// Attribute of a node that reads the caller's inputs.
 const READS_USER_INPUT: &str = "_is_connected_to_data";
 
+/// Attribute of a node that stands for an input of what runs its subgraph: the number of the input.
+const PARENT_INDEX: &str = "parent_index";
+
 /// Runs the pass.
 ///
 /// # Errors
-/// When an edit does not fit.
+/// [`GuardError::Malformed`] where the way of the caller's memory to a merge leads through a node that
+/// does not say which input it stands for.
 pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, GuardError> {
     let mut pass = Pass::new(graph, table, Kind::Layout, "user-addresses");
     if !options.zero_copy_supported || !is_static(graph, graph.root) {
@@ -40,7 +44,7 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
         let merges = table.traits(graph, id).has(Trait::MergesStreams);
         for (i, value) in (0u32..).zip(&node.inputs) {
             let Some(value) = *value else { continue };
-            if merges && let Some((reader, i)) = pass.user_edge(id, i) {
+            if merges && let Some((reader, i)) = pass.user_edge(id, i)? {
                 pass.hand_over(reader, i, id, "address-into-merge")?;
             } else if is_result && pass.is_handed_to_caller(value, options) {
                 let source = graph.values[value].producer;
@@ -59,27 +63,35 @@ pub fn run(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded,
 impl Pass<'_> {
     /// Where the caller's memory enters on its way to an input of a merge: the reader and its
     /// input; `None` where something else comes in.
-    fn user_edge(&self, reader: NodeId, i: u32) -> Option<(NodeId, u32)> {
+    fn user_edge(&self, reader: NodeId, i: u32) -> Result<Option<(NodeId, u32)>, GuardError> {
         let graph = self.work.graph();
         let table = self.work.table;
         let mut edge = (reader, i);
         // Each step goes out of a subgraph, so it ends.
         loop {
-            let value = graph.nodes[edge.0].input(edge.1 as usize)?;
+            let Some(value) = graph.nodes[edge.0].input(edge.1 as usize) else {
+                return Ok(None);
+            };
             let source = graph.values[value].producer;
             let Some((owner, outer)) = outer_input(graph, table, source) else {
                 let is_caller = table.class(graph, source) == OpClass::Input
                     && graph.nodes[source].subgraph == graph.root
                     || self.is_kept_by_caller(value);
-                return is_caller.then_some(edge);
+                return Ok(is_caller.then_some(edge));
             };
+            if graph.nodes[source].attrs.get(PARENT_INDEX).is_none() {
+                return Err(GuardError::Malformed {
+                    at: format!("node {:?}", graph.node_label(source)),
+                    problem: format!("{PARENT_INDEX} must say which input it stands for"),
+                });
+            }
             let known = graph.nodes[owner].attrs.get("_is_unknown_shape");
             let is_static_part = table.class(graph, owner) == OpClass::Call
                 && known.and_then(Attr::as_bool) == Some(false);
             if is_static_part {
                 let hints = graph.values[value].hints.as_ref();
                 let named = hints.is_some_and(|h| h.attrs.get(SOURCE_VARIABLE).is_some());
-                return (!named).then_some(edge);
+                return Ok((!named).then_some(edge));
             }
             edge = (owner, outer);
         }

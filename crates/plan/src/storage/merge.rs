@@ -93,17 +93,19 @@ impl Join<'_> {
         (from, to): (ValueId, ValueId),
     ) -> Result<bool, PlanError> {
         let is_copied = self.is_copied(node, alias.input);
+        // A variable that would have to lie elsewhere is copied, if its size is known.
+        let is_placed = self.table.effects(self.graph, node).is_placed(alias);
         let home = match self.items[self.group(from) as usize].item {
             Item::Value(source) => self.homes.of[source],
             Item::Workspace(..) | Item::Copy(_) => Home::Planned,
         };
         let read_only = matches!(home, Home::Constant | Home::CallerInput);
         match (self.graph.bytes(from), self.graph.bytes(to)) {
-            _ if home == Home::Variable && !is_copied => Ok(false),
+            _ if home == Home::Variable && !is_copied && !is_placed => Ok(false),
             // Where there are no bytes, there is nothing to lie in.
             (Some(0), Some(_)) | (_, Some(0)) => Ok(false),
             (Some(_), Some(_)) => Ok(true),
-            (None, None) if !read_only => Ok(false),
+            (None, None) if !read_only && home != Home::Variable => Ok(false),
             _ => Err(PlanError::UnsizedReference {
                 node: self.graph.node_label(node),
                 output: self.graph.value_label(to),
