@@ -110,12 +110,15 @@ impl Bytes {
     }
 }
 
+/// A value and the distance of its start from that of another, where that is known.
+type Placed = (ValueId, Option<i64>);
+
 /// Which values are other names of what is there already.
 #[derive(Default)]
 struct Names {
     /// The outputs that are an input under another name, or lie in it, or it in them, each with the
     /// distance of its start from that of the input, where that is known.
-    of_input: FxHashMap<(NodeId, u32), SmallVec<[(ValueId, Option<i64>); 1]>>,
+    of_input: FxHashMap<(NodeId, u32), SmallVec<[Placed; 1]>>,
     /// The other outputs of a partition that are the same memory, by the first of them.
     twins: FxHashMap<ValueId, Vec<ValueId>>,
     /// All values but those with which a version begins.

@@ -45,6 +45,9 @@ const SHORT_WAY: usize = 64;
 /// The real producers of a node's inputs, and the version of the program that they were found in.
 type Dated = (u64, Rc<[Anchor]>);
 
+/// Two nodes that something is asked about.
+type Pair = (NodeId, NodeId);
+
 /// What is asked about two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Question {
@@ -77,7 +80,7 @@ pub struct Work<'a> {
     /// The variable that each value is, as far as it was asked for since an edge of data changed.
     variables: RefCell<FxHashMap<ValueId, Option<NodeId>>>,
     /// Answers about two nodes, each with the version that it was found in.
-    answers: RefCell<FxHashMap<(Question, (NodeId, NodeId)), (u64, bool)>>,
+    answers: RefCell<FxHashMap<(Question, Pair), (u64, bool)>>,
     /// What nodes with many slots do to memory, and the version that this was found in.
     effects: RefCell<FxHashMap<NodeId, (u64, Rc<Effects>)>>,
 }

@@ -141,10 +141,13 @@ struct Judge<'a> {
     options: &'a Options,
     layouts: Vec<(Scope<'a>, Classes)>,
     /// What is asked of classes, as far as it was looked at: by the number of the part and the class.
-    asks: RefCell<FxHashMap<(usize, usize), Rc<FxHashSet<Traits>>>>,
+    asks: RefCell<FxHashMap<(usize, usize), AsksOfClass>>,
     /// For values that were looked at the subgraph in which all who use them do nothing but read.
     plain: RefCell<FxHashMap<ValueId, Option<SubgraphId>>>,
 }
+
+/// What is asked of a class.
+type AsksOfClass = Rc<FxHashSet<Traits>>;
 
 /// What is asked of a memory in each part that is analysed together.
 type Asks = Rc<FxHashSet<(usize, Traits)>>;
