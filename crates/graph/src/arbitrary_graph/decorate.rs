@@ -65,9 +65,12 @@ pub fn decorate(u: &mut Unstructured<'_>, graph: &mut Graph) -> Result<()> {
         let hints = OutputHints {
             ref_input: input(u, inputs)?,
             reuse_input: input(u, inputs)?,
-            may_inplace: (0..u.int_in_range(0..=2)?)
-                .filter_map(|_| input(u, inputs).transpose())
-                .collect::<Result<_>>()?,
+            may_inplace: u
+                .arbitrary::<Vec<u8>>()?
+                .into_iter()
+                .map(u32::from)
+                .filter(|&input| is_there(input, inputs))
+                .collect(),
             size: u.arbitrary::<Option<u32>>()?.map(u64::from),
             shape_range: vec![[0, -1]; u.int_in_range(0..=1)?],
             attrs: attrs(u, "")?,
@@ -80,13 +83,12 @@ pub fn decorate(u: &mut Unstructured<'_>, graph: &mut Graph) -> Result<()> {
 
 /// One of a node's inputs, or none.
 fn input(u: &mut Unstructured<'_>, inputs: usize) -> Result<Option<u32>> {
-    let last = inputs
-        .checked_sub(1)
-        .and_then(|last| u32::try_from(last).ok());
-    match last {
-        Some(last) if u.arbitrary()? => Ok(Some(u.int_in_range(0..=last)?)),
-        _ => Ok(None),
-    }
+    let input = u.arbitrary::<Option<u8>>()?.map(u32::from);
+    Ok(input.filter(|&input| is_there(input, inputs)))
+}
+
+fn is_there(input: u32, inputs: usize) -> bool {
+    usize::try_from(input).is_ok_and(|input| input < inputs)
 }
 
 /// Up to three attributes; their names start with `stem`.
