@@ -13,8 +13,9 @@
 //!    before the one that runs it. So the order of the lists is an order of execution, and there
 //!    are no cycles.
 //! 9. Control edges come from earlier nodes of the same subgraph.
-//! 10. A subgraph's `inputs` are its nodes of type `Data` (or `AippData`, `AnnData`), sorted by the input that they stand for
-//!     (attribute `index` in the root, `parent_index` below, or else their position).
+//! 10. A subgraph's `inputs` are its nodes of type `Data` (or `AippData`, `AnnData`), sorted by the
+//!     input that they stand for (attribute `index` in the root, `parent_index` below, or else their
+//!     position).
 //! 11. A subgraph has at most one node of type `NetOutput`, which is its `output` and stands last.
 //! 12. There are no more input attributes than inputs, a list of kinds of workspaces has an entry
 //!     for each, and what a node asks of its memory can be read: flags are flags, lists are lists of

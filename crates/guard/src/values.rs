@@ -152,7 +152,7 @@ impl Pass<'_> {
         let mut of_pieces: FxHashSet<ValueId> = FxHashSet::default();
         for (id, node) in &graph.nodes {
             // What is joined in place is each of its pieces as well, and so is what is cut in place.
-            for piece in pieces(graph, id, &self.work.effects(id)) {
+            for piece in pieces(graph, self.work.table, id) {
                 names.add((id, piece.slots.input), piece.to, piece.shift);
                 of_pieces.insert(piece.to);
             }

@@ -1,7 +1,7 @@
 //! What is joined or cut without a copy: tensors that lie in another one.
 
 use super::demands::asks_for_places;
-use super::{Alias, Effects};
+use super::{Alias, OpTable, Run};
 use crate::{Graph, NodeId, ValueId};
 
 /// A tensor that lies in another one, of the inputs and outputs of a node that joins or cuts in
@@ -21,56 +21,55 @@ pub struct Piece {
     pub joins: bool,
 }
 
-/// The pieces of what a node joins or cuts in place, in the order of their slots; `effects` are those
-/// of the node.
+/// The pieces of what a node joins or cuts in place, in the order of their slots. Most nodes have none,
+/// which is seen at a glance.
 #[must_use]
-pub fn pieces(graph: &Graph, node: NodeId, effects: &Effects) -> Vec<Piece> {
-    let slots = &graph.nodes[node];
-    let mut pieces = Vec::new();
-    if !asks_for_places(slots) {
-        return pieces;
+pub fn pieces(graph: &Graph, table: &OpTable, id: NodeId) -> Vec<Piece> {
+    let node = &graph.nodes[id];
+    if !asks_for_places(node) {
+        return Vec::new();
     }
-    if let Some(run) = effects.input_run.filter(|run| run.whole)
-        && let Some(to) = slots.output(0)
-    {
-        let mut at = Some(0u64);
-        for (input, from) in (0u32..).zip(&slots.inputs) {
-            let Some(from) = *from else { continue };
-            let shift = at.and_then(|at| i64::try_from(at).ok()).map(|at| -at);
-            let slots = Alias { output: 0, input };
-            pieces.push(Piece {
-                slots,
-                from,
-                to,
-                shift,
-                joins: true,
-            });
-            let stride = graph.bytes(from).and_then(|bytes| run.stride(bytes));
-            at = at
-                .zip(stride)
-                .and_then(|(at, stride)| at.checked_add(stride));
-        }
-    }
-    if let Some(run) = effects.output_run.filter(|run| run.whole)
-        && let Some(from) = slots.input(0)
-    {
-        let mut at = Some(0u64);
-        for (output, to) in (0u32..).zip(&slots.outputs) {
-            let Some(to) = *to else { continue };
-            let shift = at.and_then(|at| i64::try_from(at).ok());
-            let slots = Alias { output, input: 0 };
-            pieces.push(Piece {
-                slots,
-                from,
-                to,
-                shift,
-                joins: false,
-            });
-            let stride = graph.bytes(to).and_then(|bytes| run.stride(bytes));
-            at = at
-                .zip(stride)
-                .and_then(|(at, stride)| at.checked_add(stride));
-        }
-    }
-    pieces
+    let effects = table.effects(graph, id);
+    let is_whole = |run: &Run| run.whole;
+    let joined = effects.input_run.filter(is_whole).zip(node.output(0));
+    let joined = joined.into_iter().flat_map(|(run, to)| {
+        let places = places(graph, run, &node.inputs);
+        places.map(move |(input, from, at)| Piece {
+            slots: Alias { output: 0, input },
+            from,
+            to,
+            shift: at.map(|at| -at),
+            joins: true,
+        })
+    });
+    let cut = effects.output_run.filter(is_whole).zip(node.input(0));
+    let cut = cut.into_iter().flat_map(|(run, from)| {
+        let places = places(graph, run, &node.outputs);
+        places.map(move |(output, to, at)| Piece {
+            slots: Alias { output, input: 0 },
+            from,
+            to,
+            shift: at,
+            joins: false,
+        })
+    });
+    joined.chain(cut).collect()
+}
+
+/// The tensors of a run with their slots and their distances from its start.
+fn places<'a>(
+    graph: &'a Graph,
+    run: Run,
+    values: &'a [Option<ValueId>],
+) -> impl Iterator<Item = (u32, ValueId, Option<i64>)> + 'a {
+    let mut next = Some(0u64);
+    let there = (0u32..)
+        .zip(values)
+        .filter_map(|(slot, v)| Some((slot, (*v)?)));
+    there.map(move |(slot, value)| {
+        let at = next;
+        let stride = || run.stride(graph.bytes(value)?);
+        next = at.and_then(|at| at.checked_add(stride()?));
+        (slot, value, at.and_then(|at| i64::try_from(at).ok()))
+    })
 }

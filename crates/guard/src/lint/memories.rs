@@ -4,7 +4,7 @@
 //! whole uses each piece, and who uses a piece has nothing to do with the others.
 
 use rustc_hash::FxHashMap;
-use tenure_graph::effects::{OpClass, OpTable, Trait, pieces};
+use tenure_graph::effects::{OpClass, OpTable, Piece, Trait, pieces};
 use tenure_graph::entity::SecondaryMap;
 use tenure_graph::{Graph, NodeId, ValueId};
 
@@ -49,6 +49,8 @@ pub(super) struct Memories<'a> {
     table: &'a OpTable,
     /// The value whose memory a value is, one step up.
     source: SecondaryMap<ValueId, Option<ValueId>>,
+    /// What is joined or cut in place, in the order of the program.
+    pieces: Vec<Piece>,
 }
 
 impl<'a> Memories<'a> {
@@ -58,16 +60,17 @@ impl<'a> Memories<'a> {
         for id in graph.values.keys() {
             source[id] = step_up(graph, table, id);
         }
+        let nodes = in_order(graph, graph.root).into_iter();
+        let pieces: Vec<Piece> = nodes.flat_map(|n| pieces(graph, table, n)).collect();
         // A piece has a memory of its own, whatever the file says that it is.
-        for node in graph.nodes.keys() {
-            for piece in pieces(graph, node, &table.effects(graph, node)) {
-                source[piece.to] = None;
-            }
+        for piece in &pieces {
+            source[piece.to] = None;
         }
         Memories {
             graph,
             table,
             source,
+            pieces,
         }
     }
 
@@ -90,14 +93,11 @@ impl<'a> Memories<'a> {
                 self.uses(work, value, &mut all[at].uses);
             }
         }
-        self.around(
-            work,
-            |value| {
-                let first = self.first(value, &mut first_of);
-                index.get(&first).copied()
-            },
-            &mut all,
-        );
+        let memory_of = |value| {
+            let first = self.first(value, &mut first_of);
+            index.get(&first).copied()
+        };
+        self.around(memory_of, &mut all);
         for memory in &mut all {
             memory
                 .uses
@@ -108,24 +108,17 @@ impl<'a> Memories<'a> {
     }
 
     /// Adds to the uses of each piece those of the tensors around it.
-    fn around(
-        &self,
-        work: &Work<'_>,
-        mut memory_of: impl FnMut(ValueId) -> Option<usize>,
-        all: &mut [Memory],
-    ) {
+    fn around(&self, mut memory_of: impl FnMut(ValueId) -> Option<usize>, all: &mut [Memory]) {
         // By the memory of a piece: that of the whole, and how bytes come from one to the other.
         let mut wholes: FxHashMap<usize, Vec<(usize, ValueId, ValueId)>> = FxHashMap::default();
-        for node in in_order(self.graph, self.graph.root) {
-            for piece in pieces(self.graph, node, &work.effects(node)) {
-                let (Some(from), Some(to)) = (memory_of(piece.from), memory_of(piece.to)) else {
-                    continue;
-                };
-                let (part, whole) = if piece.joins { (from, to) } else { (to, from) };
-                if part != whole {
-                    let wholes = wholes.entry(part).or_default();
-                    wholes.push((whole, piece.from, piece.to));
-                }
+        for piece in &self.pieces {
+            let (Some(from), Some(to)) = (memory_of(piece.from), memory_of(piece.to)) else {
+                continue;
+            };
+            let (part, whole) = if piece.joins { (from, to) } else { (to, from) };
+            if part != whole {
+                let wholes = wholes.entry(part).or_default();
+                wholes.push((whole, piece.from, piece.to));
             }
         }
         let mut left = MOST_AROUND;

@@ -66,12 +66,12 @@ fn round(graph: &Graph, table: &OpTable, options: &Options) -> Result<Guarded, G
         let Some(Going { path, edges, joins }) = judge.may_go(id) else {
             continue;
         };
-        let waits = |value: &ValueId| touched.get(value).is_some_and(|t| t.stops(&joins));
+        let waits = |value: &ValueId| touched.get(value).is_some_and(|t| t.stops(joins.as_ref()));
         if path.iter().any(waits) {
             continue;
         }
         for &value in &path {
-            touched.entry(value).or_default().add(joins.as_deref());
+            touched.entry(value).or_default().add(joins.as_ref());
         }
         for &made in graph.nodes[id].outputs.iter().flatten() {
             touched.entry(made).or_default().add(None);
@@ -91,24 +91,24 @@ struct Touched {
     /// Something that may write, or be written.
     otherwise: bool,
     /// What is asked of the memory of those who come to read it.
-    asks: FxHashSet<(usize, Traits)>,
+    asks: Asks,
 }
 
 impl Touched {
     /// Whether others can only come in the next round. Readers who ask for nothing that clashes do
     /// not disturb one another.
-    fn stops(&self, joins: &Option<Asks>) -> bool {
-        let Some(joins) = joins.as_ref().filter(|_| !self.otherwise) else {
+    fn stops(&self, joins: Option<&Asks>) -> bool {
+        let Some(joins) = joins.filter(|_| !self.otherwise) else {
             return true;
         };
         let clashes = |(part, one): &(usize, Traits)| {
-            let here = self.asks.iter().filter(|(other, _)| other == part);
-            here.into_iter().any(|(_, other)| may_clash(one, other))
+            let here = |(other, theirs): &(usize, Traits)| other == part && may_clash(one, theirs);
+            self.asks.iter().any(here)
         };
         joins.iter().any(clashes)
     }
 
-    fn add(&mut self, joins: Option<&FxHashSet<(usize, Traits)>>) {
+    fn add(&mut self, joins: Option<&Asks>) {
         match joins {
             Some(joins) => self.asks.extend(joins),
             None => self.otherwise = true,
@@ -150,7 +150,7 @@ struct Judge<'a> {
 type AsksOfClass = Rc<FxHashSet<Traits>>;
 
 /// What is asked of a memory in each part that is analysed together.
-type Asks = Rc<FxHashSet<(usize, Traits)>>;
+type Asks = FxHashSet<(usize, Traits)>;
 
 /// How a copy goes.
 struct Going {
@@ -188,13 +188,12 @@ impl Judge<'_> {
         let only_reads = edges.is_empty() && self.are_readers(*made) == Some(node.subgraph);
         let joins = only_reads.then(|| {
             let parts = 0..self.layouts.len();
-            let asks = parts.flat_map(|part| {
-                let asks = self.asks_of(part, *made);
-                asks.iter()
-                    .map(|&traits| (part, traits))
-                    .collect::<Vec<_>>()
-            });
-            Rc::new(asks.collect())
+            let mut asks = Asks::default();
+            for part in parts {
+                let here = self.asks_of(part, *made);
+                asks.extend(here.iter().map(|&traits| (part, traits)));
+            }
+            asks
         });
         Some(Going { path, edges, joins })
     }
@@ -204,20 +203,24 @@ impl Judge<'_> {
         if let Some(&known) = self.plain.borrow().get(&value) {
             return known;
         }
-        let (graph, table) = (self.graph, self.work.table);
         let users = self.work.users(value);
-        let subgraph = users.first().map(|&(n, _)| graph.nodes[n].subgraph);
-        let reads = |&(n, i): &(NodeId, u32)| {
-            let node = &graph.nodes[n];
-            Some(node.subgraph) == subgraph
-                && table.class(graph, n) != OpClass::Output
-                && node.bodies.is_empty()
-                && !self.hands_on(n, i)
-                && !self.types.writes((n, i))
+        let subgraph = users.first().map(|&(n, _)| self.graph.nodes[n].subgraph);
+        let reads = |subgraph: &SubgraphId| {
+            let mut users = users.iter();
+            users.all(|&user| self.is_plain(user, *subgraph) && !self.types.writes(user))
         };
-        let found = subgraph.filter(|_| users.iter().all(reads));
+        let found = subgraph.filter(reads);
         self.plain.borrow_mut().insert(value, found);
         found
+    }
+
+    /// Whether who uses a value stands in a subgraph, runs none, and keeps the value to itself.
+    fn is_plain(&self, (user, input): (NodeId, u32), subgraph: SubgraphId) -> bool {
+        let node = &self.graph.nodes[user];
+        node.subgraph == subgraph
+            && self.work.table.class(self.graph, user) != OpClass::Output
+            && node.bodies.is_empty()
+            && !self.hands_on(user, input)
     }
 
     /// The values from a copy's input back to where its memory comes from, out of and into
@@ -316,7 +319,8 @@ impl Judge<'_> {
 
     /// The edges that keep readers beside the copy undisturbed; `None` where edges cannot.
     fn beside(&self, id: NodeId, path: &[ValueId], successors: &[(NodeId, u32)]) -> Option<Edges> {
-        let (graph, table) = (self.graph, self.work.table);
+        let graph = self.graph;
+        let (here, made) = (graph.nodes[id].subgraph, graph.nodes[id].output(0));
         let mut edges = Vec::new();
         for &value in path {
             let users = self.work.users(value);
@@ -326,20 +330,13 @@ impl Judge<'_> {
             if graph.nodes[id].input(0) != Some(value) {
                 return None;
             }
-            let here = Some(graph.nodes[id].subgraph);
-            let made = graph.nodes[id].output(0);
-            if self.are_readers(value) == here
+            if self.are_readers(value) == Some(here)
                 && made.is_some_and(|made| self.are_readers(made).is_some())
             {
                 continue;
             }
             for &(sibling, i) in users.iter().filter(|&&(n, _)| n != id) {
-                let node = &graph.nodes[sibling];
-                let is_plain = node.subgraph == graph.nodes[id].subgraph
-                    && table.class(graph, sibling) != OpClass::Output
-                    && node.bodies.is_empty()
-                    && !self.hands_on(sibling, i);
-                if !is_plain {
+                if !self.is_plain((sibling, i), here) {
                     return None;
                 }
                 for &(successor, j) in successors {

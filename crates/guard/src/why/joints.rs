@@ -43,7 +43,7 @@ impl<'a> Joints<'a> {
         // What the file calls a reference lies somewhere in the other where it is a piece.
         let mut of_pieces: FxHashSet<(usize, usize)> = FxHashSet::default();
         for node in graph.nodes.keys() {
-            for piece in pieces(graph, node, &table.effects(graph, node)) {
+            for piece in pieces(graph, table, node) {
                 let Alias { output, input } = piece.slots;
                 let from = joints.classes.index(Anchor::input(node, input));
                 let to = joints.classes.index(Anchor::output(node, output));

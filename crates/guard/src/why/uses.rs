@@ -279,7 +279,8 @@ impl Walk<'_> {
     }
 
     /// The inputs of a node without bodies that are outputs under another name, or of which one lies
-    /// in the other, each with the output. What hands on whichever input has come may do so in memory of its own.
+    /// in the other, each with the output. What hands on whichever input has come may do so in memory
+    /// of its own.
     fn names(&self, id: NodeId, effects: &Effects) -> Vec<(ValueId, ValueId)> {
         let (graph, table) = (self.moments.graph, self.moments.table);
         let node = &graph.nodes[id];
@@ -306,7 +307,7 @@ impl Walk<'_> {
             let same = inputs.filter(|from| self.sides.get(from) == self.sides.get(&to));
             names.extend(same.map(|&from| (from, to)));
         }
-        let pieces = pieces(graph, id, effects).into_iter();
+        let pieces = pieces(graph, table, id).into_iter();
         let same = pieces.filter(|p| self.sides.get(&p.from) == self.sides.get(&p.to));
         names.extend(same.map(|p| (p.from, p.to)));
         names
